@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import name_of
+from agentlab._internal.asyncio_tools import is_async, name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import did_you_mean, helps_with_keywords
 from agentlab._internal.safe_text import one_line
@@ -277,7 +277,7 @@ class Agent(Displayable, Generic[Out]):
     ) -> Run[Out]:
         """Return a run on a conversation; its prompt is the newest message that is not from the assistant or a tool."""
         prefix = RunPrefix.of_messages(conversation)
-        watched_by = (*self.observers, *observers)
+        watched_by = (*self.observers, *_functions("observers", observers))
         return Run(RunPlan(self, prefix, settings, transport or current(), watched_by, approver=approver or self.approver))
 
     def settings_for(
@@ -442,7 +442,11 @@ def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
     """Return the functions given as one keyword of an agent."""
     given = tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [one for one in given if not callable(one)]:
-        raise ConfigurationError(f"{name}={wrong[0]!r}: pass a list of functions, such as {name}=[mine].")
+        raise ConfigurationError(f"{name}=[{wrong[0]!r}]: pass functions, such as {name}=[mine].")
+    if name == "observers" and (late := [one for one in given if is_async(one)]):
+        raise ConfigurationError(
+            f"observers=[{name_of(late[0])}]: it is async, and nothing would await it: pass a plain function."
+        )
     return given
 
 

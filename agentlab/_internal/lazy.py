@@ -71,7 +71,7 @@ _HINTS = {
     '`reasoning_effort="low"`': "thinking",
     '`lab.Provider("openai", model="gpt-5.4-mini", api_key="…")`, or set the provider\'s environment variable': "api_key",
     '`lab.Provider("compatible", model="gemma3", base_url="http://127.0.0.1:8080/v1")`': "base_url",
-    '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",
+    "`output=list[str]`, or another type": "output_type output_schema response_format response_model response_type result_type",
     '`terminating=lab.TerminatingTools(["finalize"])`': "terminating_config",
     '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
     # scorers

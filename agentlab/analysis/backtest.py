@@ -104,8 +104,7 @@ def backtest(
     if per == "configuration" and (units := units_of(records.about).codes) is not None:
         order = np.argsort(units, kind="stable")
         records, units = reordered(records, order), units[order]
-    reached, is_open = goal_reached(records, goal)
-    task = Task(records, tried, reached, is_open, units)
+    task = Task(records, tried, *goal_reached(records, goal), units)
     return of_runs(task, groups) if per == "run" else of_configurations(task, groups, level=level)
 
 
@@ -156,26 +155,25 @@ Goal: TypeAlias = Any
 a column of the runs, such as `score`, or a dict or Series of values by run id: reached at the run's end if it is at least 1."""
 
 
-def goal_reached(records: Records, goal: Goal) -> tuple[First, Bools]:
-    """Return the row at which each run reached its goal (the run's length: never), and True for runs where that is unknown."""
-    known = np.zeros(len(records), bool)
+def goal_reached(records: Records, goal: Goal) -> tuple[First, First]:
+    """Return the row at which each run reached its goal, and the row from which that is unknown (the run's length: never)."""
     if goal is None:
-        return records.goal, known
+        return records.goal, records.lengths
     if isinstance(goal, str):
         return _by_scores(records, records.with_columns([goal], "goal")[goal])
     if isinstance(goal, Mapping | pd.Series):
         return _by_scores(records, records.about["run_id"].map(dict(goal)))
-    tree = as_condition(goal)
-    whole = Grid("", tree, {}, ())
-    return Judge(records, [whole]).first(whole, ()).astype(np.int64), known
+    met, raised = Judge(records, []).condition(as_condition(goal))
+    return met.astype(np.int64), np.where(raised < met, raised, records.lengths)
 
 
-def _by_scores(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]:
+def _by_scores(records: Records, values: pd.Series[Any]) -> tuple[First, First]:
     name = str(values.name)
     scores = numbers(values.to_frame(name), name).to_numpy()
     done = np.where(np.isnan(scores), False, scores >= 1)
     failed = records.reason.astype(str) == str(StopReason.ERROR)  # has no result to score
-    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(scores) & ~failed
+    unknown = np.isnan(scores) & ~failed
+    return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), records.lengths - unknown
 
 
 MAX_FIRST_ROWS = 32_000_000
@@ -213,7 +211,8 @@ class Task:
     records: Records
     grids: Sequence[Grid]
     goal: First
-    goal_open: Bools
+    goal_open: First
+    """The row from which it is unknown whether the goal is reached; the run's length: it is known."""
     units: Ints | None = None
     """The independent unit of each run, in rising order; None if each run is one."""
 

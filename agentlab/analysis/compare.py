@@ -369,6 +369,8 @@ def paired(
     """
     if per not in ("pair", "task"):
         raise ConfigurationError(f"per={per!r}: choose 'pair' or 'task'.")
+    if not isinstance(what, str):
+        raise ConfigurationError(f"what={what!r}: pass the name of one column, such as 'score'.")
     columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.paired")
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
     needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -14,9 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from agentlab._internal.asyncio_tools import discard
+from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import in_words
+from agentlab._internal.safe_text import one_line
 from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, numbers, smallest
 from agentlab.engine.worker import result_of
-from agentlab.errors import ConfigurationError
+from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, StopCondition
 from agentlab.limits.conditions import FinishReasonIs, HasToolCall
 from agentlab.limits.evaluation import read_condition
@@ -308,14 +312,16 @@ def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | No
     """Call a custom condition after every step of every run. Returns None if its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
     raised, name, goal = records.lengths.copy(), condition.short_name, False
+    errors: list[Exception] = []
     for run, length in enumerate(records.lengths):
         steps, history = history_of(records, run, condition) if length else (), RunHistory()
         for place, step in enumerate(steps):
             history.append(step)
             try:
                 reading = condition.ask(history) if isinstance(condition, Custom) else condition.read(history)
-            except Exception:
+            except Exception as error:
                 raised[run] = place
+                errors.append(error)
                 break
             if not isinstance(reading, Reading):
                 if inspect.isawaitable(reading):
@@ -324,6 +330,7 @@ def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | No
             row = int(records.start[run]) + place
             met[row], open_[row] = bool(reading.met), reading.met is None
             name, goal = reading.name, reading.goal
+    _warn_of(errors, condition, len(records))
     return CustomAnswers(Answers(met, open_), raised, name, goal)
 
 
@@ -332,21 +339,36 @@ def await_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
 
     async def over_all() -> tuple[First, First]:
         first, raised = records.lengths.copy(), records.lengths.copy()
+        errors: list[Exception] = []
         for run, length in enumerate(records.lengths):
             steps, history = history_of(records, run, tree) if length else (), RunHistory()
             for place, step in enumerate(steps):
                 history.append(step)
                 try:
                     reading = await read_condition(tree, history)
-                except Exception:
+                except Exception as error:
                     raised[run] = place
+                    errors.append(error)
                     break
                 if reading.met:
                     first[run] = place
                     break
+        _warn_of(errors, tree, len(records))
         return first, raised
 
     return result_of(over_all())
+
+
+def _warn_of(errors: list[Exception], condition: StopCondition, runs: int) -> None:
+    """Warn once of a condition that raised."""
+    if errors:
+        warnings.warn(
+            f"{one_line(repr(condition))} raised in {len(errors):,} of {counted(runs, 'run')}, first {in_words(errors[0])}. Such a run "
+            "ends there with an error; as a goal, it is unknown from there on. A function is called with the history so far: "
+            "`history[-1].text` is the last answer.",
+            AgentlabWarning,
+            stacklevel=2,
+        )
 
 
 def cut_off_history(history: RunHistory, place: int, calls: int) -> RunHistory:

@@ -238,7 +238,7 @@ class _Side:
             shown = cut(text_of(recorded, repr), 80)
             raise ConfigurationError(
                 f"lab.diff({name}={shown}): {type(recorded).__name__} is not one run. Pass a run, its result, or store.load(run_id); "
-                "of several runs, one: results[0]."
+                "of several runs, one, such as results.loaded[0] of an experiment."
             )
         source = source_of(recorded)
         steps, uses = source.history[:], source.history.cut_off  # copied once: another thread may append

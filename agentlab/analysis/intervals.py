@@ -69,10 +69,10 @@ class Estimate:
         return {value: self.value, f"{prefix}_low": self.low, f"{prefix}_high": self.high}
 
 
-def checked_level(level: object) -> float:
-    """Return the confidence level. Raises ConfigurationError unless it is between 0 and 1."""
+def checked_level(level: object, name: str = "level") -> float:
+    """Return the confidence level, given as `name`. Raises ConfigurationError unless it is between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise ConfigurationError(f"level={level!r}: pass a number between 0 and 1, such as 0.95.")
+        raise ConfigurationError(f"{name}={level!r}: pass a number between 0 and 1, such as 0.95.")
     return float(level)
 
 

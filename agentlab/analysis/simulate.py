@@ -232,12 +232,13 @@ class Judge:
     """Simulates configurations of grids over the same runs; the rows of each condition and limit are computed once."""
 
     def __init__(
-        self, records: Records, grids: Sequence[Grid], goal: First | None = None, goal_open: Bools | None = None
+        self, records: Records, grids: Sequence[Grid], goal: First | None = None, goal_open: First | None = None
     ) -> None:
         self.records = records
         self.goal = records.goal if goal is None else goal
         self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
-        self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
+        self.goal_open = records.lengths if goal_open is None else goal_open
+        self._is_goal_open = bool((self.goal_open < records.lengths).any())
         self._first: dict[StopCondition, First] = {}
         self._on_axis: dict[tuple[StopCondition, Axis], Rows] = {}
         self._custom_answers: dict[StopCondition, CustomAnswers | None] = {}
@@ -283,17 +284,10 @@ class Judge:
 
         return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 
-    def first(self, grid: Grid, point: Sequence[int]) -> First:
-        """Return the row at which a configuration would stop each run; the run's length if it would not."""
-        stop, _ = self._condition(grid.stop_at(point))
-        for limit in self._budget(grid.budget_at(point)):
-            stop = np.minimum(stop, limit.first)
-        return stop
-
     def _met(self, grid: Grid, point: Sequence[int], counted: StopCondition | None) -> tuple[First, First]:
         rows = self.rows(grid)
         if rows is None:
-            return self._condition(counted)
+            return self.condition(counted)
         place = tuple(0 if length == 1 else at for at, length in zip(point, rows.shape[:-1], strict=True))
         return rows[place], self.records.lengths
 
@@ -365,7 +359,7 @@ class Judge:
 
     # First rows ---------------------------------------------------------------------------------------------------------
 
-    def _condition(self, tree: StopCondition | None) -> tuple[First, First]:
+    def condition(self, tree: StopCondition | None) -> tuple[First, First]:
         """Return the first row at which a tree is met, and at which a custom condition raised."""
         records = self.records
         counted = None if tree is None else without_off(tree)
@@ -473,8 +467,8 @@ class Judge:
         reached: Floats = ((goal < lengths) & ((goal < row) | here)).astype(float)
         known_to = lengths if unsure_from is None else np.minimum(lengths, unsure_from + 1)
         reached[(outcome == UNKNOWN) & (goal >= known_to)] = np.nan
-        if self.goal_open.any():
-            reached[self.goal_open[runs] & (row >= lengths - 1)] = np.nan
+        if self._is_goal_open:
+            reached[(self.goal_open[runs] < lengths) & (row >= self.goal_open[runs])] = np.nan
         return reached
 
     # All configurations at once -----------------------------------------------------------------------------------------

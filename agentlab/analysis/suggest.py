@@ -161,7 +161,7 @@ def suggest(
         'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or define success with goal=….'
     """
     rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level), confidence)
-    if confidence is not None and (checked_level(confidence) <= 0.5 or keep == 1):
+    if confidence is not None and (checked_level(confidence, "confidence") <= 0.5 or keep == 1):
         raise ConfigurationError(
             f"confidence={confidence!r}, keep={keep!r}: pass a confidence above 0.5, such as 0.95, and a share to keep below 1, since "
             "no number of runs shows that limits keep all."
@@ -172,15 +172,15 @@ def suggest(
         grids(conditions, budget)  # raises for invalid ones before the runs are read
     columns = [] if by is None else groups.columns_of(by)
     records = records_of(recorded, runs)
-    reached, is_open = goal_reached(records, goal)
+    reached, open_from = goal_reached(records, goal)
     if by is None:
-        return _suggested(records, reached, is_open, rule)
+        return _suggested(records, reached, open_from, rule)
     about = records.with_columns(columns, "by")
     names = groups.names_of(about, columns)
     found = {}
     for name in groups.in_order(names):
         its = np.flatnonzero(names == name)
-        found[name] = _suggested(reordered(records, its), reached[its], is_open[its], rule)
+        found[name] = _suggested(reordered(records, its), reached[its], open_from[its], rule)
     return Suggestions(tuple(columns), found, about.loc[~names.duplicated(), columns].reset_index(drop=True))
 
 
@@ -202,10 +202,11 @@ class _Rule:
         return self.conditions is not None or bool(self.budget)
 
 
-def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
+def _suggested(records: Records, reached: First, open_from: First, rule: _Rule) -> Suggestion:
     """Return the suggestion for these runs."""
     order = order_of(records.about)
-    records, reached, is_open = reordered(records, order), reached[order], is_open[order]
+    records, reached, open_from = reordered(records, order), reached[order], open_from[order]
+    is_open = open_from < records.lengths
     keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
     measures = measured(records, reached, is_open, cost)
     successes = int(measures.succeeded.sum())
@@ -220,7 +221,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         seen = np.flatnonzero(fold == 0) if rule.confidence is not None else np.arange(len(records))
         own = candidates(reordered(records, seen), reached[seen], measures.succeeded[seen], keep)
     tried = grids(rule.conditions if own is None else own, rule.budget)
-    task = Task(records, tried, reached, is_open, units.codes)
+    task = Task(records, tried, reached, open_from, units.codes)
     counts, sums = count(task, measures, fold, folds)
     order = preference(tried)
     points = [single(grid, point) for grid, point in task.configurations()]
@@ -428,7 +429,7 @@ def _cautions(  # noqa: PLR0917
     elif units.what == "run":
         yield "The prompts and recordings of the runs are unknown: this treats the runs as independent of each other."
     if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
-        yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost is in the mean."
+        yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost counts where it is known."
     if unknown := int(judged.unknown.sum()):
         yield (
             f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: their full cost is "

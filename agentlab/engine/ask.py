@@ -362,13 +362,15 @@ def _charged_usage(run: RunContext, builder: StepBuilder, request: ModelRequest,
 
 
 def _warn_of_unknown_use(run: RunContext, settings: RunSettings, call: ModelCall) -> None:
-    """Warn of limits that cannot be enforced, since the usage or the price is unknown."""
+    """Warn of limits toward which only a part counts, since the usage or the price is unknown."""
     model, warn_once = _name(run), run.timeline.warn_once
     if call.usage.total_tokens is not None:
         limits = _limits_on(settings, "cost")
         if limits:
             why = f"{call.cost.reason} " if call.cost.reason else ""
-            warn_once(f"The price of {model} is not known, so {limits} cannot be enforced. {why}Limit the tokens instead.")
+            warn_once(
+                f"The price of {model} is not known, so only what is known counts toward {limits}. {why}Limit the tokens instead."
+            )
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(
@@ -378,7 +380,7 @@ def _warn_of_unknown_use(run: RunContext, settings: RunSettings, call: ModelCall
     limits = _limits_on(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
     if limits:
         warn_once(
-            f"{model} reports no usage, so {limits} cannot be enforced. "
+            f"{model} reports no usage, so only what is known counts toward {limits}. "
             "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
         )
 

@@ -7,9 +7,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
+from agentlab._internal.asyncio_tools import is_async, name_of
 from agentlab._internal.redaction import in_words, text_of
 from agentlab.engine.plan import RunPrefix
-from agentlab.errors import AgentlabWarning
+from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.model.conversation import Conversation
 from agentlab.model.messages import Message
 from agentlab.records import events
@@ -160,7 +161,9 @@ class Timeline:
     # Observers --------------------------------------------------------------------------------------------------------------
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
-        """Notify `observer` of every event from now on; return a function that ends this."""
+        """Notify `observer` of every event from now on; return a function that ends this. An async one is an error."""
+        if is_async(observer):
+            raise ConfigurationError(f"{name_of(observer)} is async, and nothing would await it: pass a plain function.")
         self.observers = (*self.observers, observer)
         return lambda: self.forget(observer)
 

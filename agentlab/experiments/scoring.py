@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -232,7 +233,7 @@ def _number(value: Any, what: str) -> float | bool | None:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):
-        return float(value) if value == value else None  # noqa: PLR0124  not a number: not known
+        return float(value) if math.isfinite(value) else None  # not a number: not known
     if hasattr(value, "__float__"):  # a Decimal, a Fraction
-        return float(value)
+        return _number(float(value), what)
     raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")

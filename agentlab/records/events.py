@@ -461,7 +461,7 @@ class Warned(Event):
         ...     warnings.simplefilter("ignore")  # it is a Python warning as well
         ...     result = await silent.run("?", budget=lab.Budget(max_tokens=100))
         >>> [event.message[:44] for event in result.events if isinstance(event, lab.events.Warned)]
-        ['scripted (script) reports no usage, so max_t']
+        ['scripted (script) reports no usage, so only ']
     """
 
     message: str

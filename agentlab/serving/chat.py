@@ -137,6 +137,10 @@ class Chat(Displayable):
     ) -> None:
         if not callable(getattr(agent, "run", None)):
             raise ConfigurationError(f"Chat(agent={agent!r}): pass an agent, such as lab.Agent('openai:gpt-5.4-mini').")
+        if agent.settings.approve and agent.approver is None:
+            raise ConfigurationError(
+                "Chat(agent): the agent asks for approval, and a chat has no one to ask. Pass Agent(approver=…), a function."
+            )
         self.agent = agent
         self.tool_ids: dict[str, str] = dict(tool_ids or {})
         for tool_id, name in self.tool_ids.items():

@@ -64,6 +64,8 @@ class Store(Displayable):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
+        if not hasattr(self.storage, "runs"):
+            raise ConfigurationError(f"Store({where!r}): pass a path, None for memory, or a Storage.")
         self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()  # weak, so that the store keeps no run alive
         self._unsaved_writers: dict[str, RunWriter] = {}
 

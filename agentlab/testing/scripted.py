@@ -9,9 +9,10 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass
 from agentlab.engine.client import CallContext
-from agentlab.errors import FixtureError
+from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
@@ -40,6 +41,10 @@ class ScriptedProvider:
     script: Script
     name: str = "scripted"
     model: str = "script"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.script, str | ModelResponse):
+            raise ConfigurationError(f"ScriptedProvider({one_line(repr(self.script))}): pass a list of answers, or a function.")
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Return the script's next answer."""

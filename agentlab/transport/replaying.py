@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cached_property
@@ -54,6 +55,9 @@ _Queue = dict[str, list[Interaction]]
 _Queues = dict[tuple[str, bytes], _Queue]
 
 
+_STREAMED, _STREAM = re.compile(rb'"stream" ?: ?true'), b"stream"
+
+
 class ReplayIndex:
     """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
 
@@ -69,7 +73,7 @@ class ReplayIndex:
         self.interactions = [interaction for cassette in self.cassettes for interaction in cassette.interactions]
         self.skipped = sum(cassette.skipped for cassette in self.cassettes)
         self._strict = match == "strict"
-        self._by_bytes = self._group(lambda body: body) if self._strict else self._group(lambda body: b"")
+        self._by_bytes = self._group(self._form)
         self._progress: dict[str, _Progress] = {}
         self._used: set[int] = set()
         self._lock = threading.Lock()
@@ -82,6 +86,10 @@ class ReplayIndex:
             if interaction.label:
                 queue.setdefault(interaction.label, []).append(interaction)
         return queues
+
+    def _form(self, body: bytes) -> bytes:
+        """Return the body; for `match="order"` only whether it asks for a stream: an address may have recordings of both kinds."""
+        return body if self._strict else _STREAM if _STREAMED.search(body) else b""
 
     def _place(self, method: str, url: str) -> str:
         """Return the address; for `match="order"` without the query, which clients fill differently (`?beta=true`)."""
@@ -120,7 +128,9 @@ class ReplayIndex:
             progress = self._progress.get(replay_key)
             if progress is None:
                 progress = self._progress[replay_key] = _Progress()
-            queue = self._by_bytes.get((place, body if self._strict else b""))
+            queue = self._by_bytes.get((place, self._form(body)))
+            if queue is None and not self._strict:
+                queue = self._by_bytes.get((place, b"")) or self._by_bytes.get((place, _STREAM))
             found = progress.next_of(_labelled(queue, replay_key)) if queue else None
             if found is None and self._strict:
                 queue = self._same_form(place, body)
@@ -169,11 +179,13 @@ class ReplayIndex:
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
         same_place = [one for one in self.interactions if self._place(one.method, one.uri) == place]
-        if not same_place or self.match == "order":
+        if not same_place:
             places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
             shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
             more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
-            return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how_to_record()}")
+            return ReplayMissError(
+                f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how_to_record(has_address=False)}"
+            )
         body = without_media(body)
         closest = nearest(body, same_place)
         difference = describe_difference(without_media(closest.body), body, ignored=VOLATILE_FIELDS)
@@ -182,10 +194,14 @@ class ReplayIndex:
             f"{difference}\n{self._how_to_record()}"
         )
 
-    def _how_to_record(self) -> str:
+    def _how_to_record(self, *, has_address: bool = True) -> str:
         skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
         folder = self.path.replace(PREFIX, "fixtures/") or "…"  # a sample stays as it is
-        other = ' Or pass `match="order"`, which serves the recordings in order to any request.' if self.match == "strict" else ""
+        other = (
+            ' Or pass `match="order"`, which serves the recordings in order to any request.'
+            if self._strict and has_address
+            else ""
+        )
         how = f'To record it, set an API key and do the same run inside `with agentlab.record("{folder}"): …`.'
         return f"{how}{other}{skipped}"
 

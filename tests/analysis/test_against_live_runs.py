@@ -31,6 +31,10 @@ from .builders import (
     scripts,
 )
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:[\\s\\S]* raised in :agentlab.errors.AgentlabWarning"
+)  # many conditions here raise
+
 OF_LIMITS = {StopReason.TURN_LIMIT, StopReason.CALL_LIMIT, StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET, StopReason.TIMEOUT}
 CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
 

@@ -17,7 +17,7 @@ from agentlab.analysis import backtest as frames
 from agentlab.analysis.backtest import goal_reached
 from agentlab.analysis.grids import grids
 from agentlab.analysis.sources import records_of
-from agentlab.errors import ConfigurationError, LimitError
+from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call, say
@@ -355,8 +355,31 @@ def test_a_raising_condition_ends_the_run_at_that_step() -> None:
             raise ValueError("three")
         return False
 
-    answer = row(five(), third)
+    with pytest.warns(
+        AgentlabWarning, match=r"Custom\(third\) raised in 1 of 1 run, first ValueError: three\. Such a run ends there"
+    ):
+        answer = row(five(), third)
     assert (answer["outcome"], answer["step"], answer["stop_reason"]) == ("stopped", 3, "error")
+
+
+def test_a_goal_that_raised_is_unknown_from_there_on() -> None:
+    def fourth(history: RunHistory) -> bool:
+        if len(history) == 3:
+            raise ValueError("three")
+        return False
+
+    async def later(history: RunHistory) -> bool:
+        return fourth(history)
+
+    for goal in (fourth, later):
+        with pytest.warns(AgentlabWarning, match=r"raised in 1 of 1 run, first ValueError: three"):
+            frame = lab.backtest(five(), StepCountIs([2, 4, 9]), goal=goal, per="run")
+        assert frame["goal_reached"].astype(object).where(frame["goal_reached"].notna(), None).tolist() == [False, None, None]
+    with pytest.warns(AgentlabWarning, match="Custom"):
+        none = lab.backtest(five(), StepCountIs(9), goal=lambda history: history.text)  # type: ignore[attr-defined]
+    assert none["success_rate"].isna().all() and none["success_unknown"].tolist() == [1]
+    with pytest.warns(AgentlabWarning, match="Custom"):
+        assert "for 1 run it is unknown" in lab.suggest(five(), goal=lambda history: history.text).why[0]  # type: ignore[attr-defined]
 
 
 def test_each_condition_is_read_once_for_all_configurations() -> None:
@@ -372,8 +395,8 @@ def test_each_condition_is_read_once_for_all_configurations() -> None:
 
 def test_the_goal_is_read_over_whole_runs() -> None:
     records = records_of([five()])
-    reached, is_open = goal_reached(records, StepCountIs(3))
+    reached, open_from = goal_reached(records, StepCountIs(3))
     assert list(reached) == [2]
-    assert not is_open.any()
-    task = frames.Task(records, grids(StepCountIs([1, 2]), None), reached, is_open)
+    assert list(open_from) == [5], "never"
+    task = frames.Task(records, grids(StepCountIs([1, 2]), None), reached, open_from)
     assert task.size == 2

@@ -202,6 +202,11 @@ def pairs_of(first: list[Any], second: list[Any]) -> pd.DataFrame:
     return runs_of(["a"] * len(first) + ["b"] * len(second), prompt_id=prompts * 2, total_tokens=first + second)
 
 
+def test_paired_takes_one_column() -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match=r"what=\['score', 'cost_usd'\]: pass the name of one column"):
+        lab.paired(pd.DataFrame(), ["score", "cost_usd"])  # type: ignore[arg-type]
+
+
 def test_paired_differences_equal_a_calculation_by_hand() -> None:
     first, second = [10, 20, 30, 40, 50, 60, None], [11, 20, 33, 44, None, 66, 70]
     row = row_of(lab.paired(pairs_of(first * 2, second * 2), "total_tokens"))

@@ -96,7 +96,8 @@ def test_a_declared_goal_counts_as_success() -> None:
 
 
 def test_a_condition_with_an_ambiguous_limit_field_is_called() -> None:
-    assert lab.backtest(LONG, Several(1, 2), per="run")["stop_reason"].tolist() == ["error"] * 3
+    with pytest.warns(lab.AgentlabWarning, match="raised in 3 of 3 runs"):
+        assert lab.backtest(LONG, Several(1, 2), per="run")["stop_reason"].tolist() == ["error"] * 3
 
 
 def test_the_limit_of_a_declared_total_is_drawn_on_the_curve() -> None:

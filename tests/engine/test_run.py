@@ -547,6 +547,23 @@ def test_a_raising_observer_is_reported_once_and_ends_nothing() -> None:
     assert_is_whole(run)
 
 
+def test_an_async_observer_is_refused_wherever_it_is_given() -> None:
+    async def watch(event: events.Event) -> None: ...
+
+    for give in (
+        lambda: lab.Agent(ScriptedProvider(["x"]), observers=[watch]),
+        lambda: looping().run("go", observers=[watch]),
+        lambda: looping().run("go").observe(watch),
+    ):
+        with pytest.raises(errors.ConfigurationError, match=r"watch.* is async, and nothing would await it"):
+            give()
+
+
+def test_a_script_that_is_one_text_is_refused() -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"ScriptedProvider\('hello'\): pass a list of answers"):
+        ScriptedProvider("hello")
+
+
 def test_an_observer_can_be_removed() -> None:
     seen: list[events.Event] = []
 

@@ -152,6 +152,11 @@ def test_another_version_is_named_and_the_figures_stay_equal(study: Study, tmp_p
     assert checked.differences == (f"agentlab: 0.0.9 in the report, {lab.__version__} now.",)
 
 
+def test_results_are_no_experiment_to_verify(study: Study) -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match=r"experiment=ExperimentResults.*pass a lab\.Experiment"):
+        asyncio.run(lab.verify(study.report, study.recorded))  # type: ignore[arg-type]
+
+
 def test_without_recordings_no_request_is_sent(study: Study) -> None:
     with serving(script=answer) as server:
         live = Study.__new__(Study)

@@ -158,6 +158,7 @@ def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
         (lambda: S.Numeric(which="best"), "choose last, first or only"),
         (lambda: S.Matches("("), "missing \\)"),
         (lambda: S.ToolUse("search"), r"pass a list, such as ToolUse\(\['search'\]\)"),
+        (lambda: S.Labels("no-such.jsonl"), r"There is no file 'no-such.jsonl': lab.label\(results, path\) writes it"),
         (lambda: S.ToolUse(["a"], order="all"), "choose one of any, in_order, exact"),
         (lambda: S.Judge("openai:m", " ", budget=lab.Budget(max_calls=1)), "say in words"),
         (lambda: S.Judge("openai:m", "good", budget=None), "a judge needs a budget"),  # type: ignore[arg-type]

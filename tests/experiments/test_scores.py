@@ -125,7 +125,7 @@ def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
         go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
 
 
-@pytest.mark.parametrize("nothing", [None, float("nan"), {"score": None, "length": 3}])
+@pytest.mark.parametrize("nothing", [None, float("nan"), float("inf"), Decimal("inf"), {"score": None, "length": 3}])
 def test_scores_are_reported_only_if_all_are_unknown(nothing: Any) -> None:
     study = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing)
     with pytest.warns(AgentlabWarning, match="2 scores are None, or not a number: no score is known") as caught:

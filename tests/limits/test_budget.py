@@ -606,7 +606,9 @@ def test_a_budget_without_any_limit_warns_when_the_run_starts() -> None:
 
 def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None:
     run = run_of([call("look", tokens=(None, None))] * 3 + [say("end", cost="0.1")], budget=Budget(max_tokens=10, max_cost=1))
-    with pytest.warns(AgentlabWarning, match="reports no usage, so max_tokens and max_cost cannot be enforced") as caught:
+    with pytest.warns(
+        AgentlabWarning, match="reports no usage, so only what is known counts toward max_tokens and max_cost"
+    ) as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.stop_reason is StopReason.COMPLETED
@@ -617,13 +619,15 @@ def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None
 
 def test_without_usage_a_token_condition_warns_too() -> None:
     run = run_of([say("end", tokens=(None, None))], stop=MaxTokensUsed(5) | (MaxCost(1) & StepCountIs(1)))
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed and MaxCost cannot be enforced"):
+    with pytest.warns(AgentlabWarning, match="counts toward MaxTokensUsed and MaxCost"):
         go(_end(run))
 
 
 def test_without_a_price_a_cost_limit_warns_once() -> None:
     run = run_of([call("look")] * 3 + ["end"], budget=Budget(max_cost=1))
-    with pytest.warns(AgentlabWarning, match="price of scripted .script. is not known, so max_cost cannot be enforced") as caught:
+    with pytest.warns(
+        AgentlabWarning, match="price of scripted .script. is not known, so only what is known counts toward max_cost"
+    ) as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.history.cost_usd is None
@@ -631,7 +635,7 @@ def test_without_a_price_a_cost_limit_warns_once() -> None:
 
 def test_with_a_reported_cost_but_no_usage_only_the_token_limit_is_unenforceable() -> None:
     run = run_of([say("end", tokens=(None, None), cost="0.01")], budget=Budget(max_cost=1, max_tokens=5))
-    with pytest.warns(AgentlabWarning, match="so max_tokens cannot be enforced"):
+    with pytest.warns(AgentlabWarning, match="counts toward max_tokens"):
         assert go(_end(run)).history.cost_usd == Decimal("0.01")
 
 

@@ -286,6 +286,6 @@ def test_the_output_is_of_the_tool_whose_call_counted() -> None:
 
 
 def test_an_unenforceable_limit_is_reported_only_if_it_counts() -> None:
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be enforced"):
+    with pytest.warns(AgentlabWarning, match="only what is known counts toward MaxTokensUsed"):
         result_of([say("text", tokens=(None, None))], stop=MaxTokensUsed(5))
     result_of([say("text", tokens=(None, None))], stop=Off(MaxTokensUsed(5)))  # a warning would be an error

@@ -389,7 +389,8 @@ def test_a_budget_stops_a_run_that_searches(tmp_path: Path) -> None:
 def test_the_known_part_of_an_unknown_cost_counts_against_the_budget(tmp_path: Path) -> None:
     bodies = [searching(number, inference_geo="us") for number in range(4)]
     with pytest.warns(
-        AgentlabWarning, match=r"The price of anthropic .* is not known, so max_cost cannot be enforced\. .*region us\."
+        AgentlabWarning,
+        match=r"The price of anthropic .* is not known, so only what is known counts toward max_cost\. .*region us\.",
     ):
         result = run_of(tmp_path, bodies, budget=lab.Budget(max_cost="0.02"))
     assert result.stop_reason is lab.StopReason.COST_BUDGET

@@ -147,7 +147,7 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "tool": (lambda: lab.Agent("openai:gpt-5", tool=[look]), "Agent takes no 'tool'. Did you mean 'tools'? It takes: model, tools,"),
     "system_prompt": (lambda: lab.Agent("openai:gpt-5", system_prompt="Be brief."), 'Write `instructions="…"`.'),
     "top_p": (lambda: lab.Agent("openai:gpt-5", top_p=0.9), 'Write `options={"top_p": 0.9}`.'),
-    "output_type": (lambda: lab.Agent("openai:gpt-5", output_type=int), 'Write `terminating=["finalize"]`'),
+    "output_type": (lambda: lab.Agent("openai:gpt-5", output_type=int), "Write `output=list[str]`, or another type"),
     "agent-camel-case": (lambda: lab.Agent("openai:gpt-5", maxTurns=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "agent-retries": (lambda: lab.Agent("openai:gpt-5", attempts=3), "Write `retry=lab.RetryPolicy(attempts=3)`."),
     "nothing-like-it": (lambda: lab.Agent("openai:gpt-5", colour=3), "Agent takes no 'colour'. It takes: model, tools,"),

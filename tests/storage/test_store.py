@@ -500,6 +500,7 @@ def test_a_run_of_an_earlier_version_that_counted_turns_is_loaded(store: Store) 
 
 def test_invalid_input_names_the_value(store: Store) -> None:
     for do, problem in (
+        (lambda: Store(5), r"Store\(5\): pass a path"),  # type: ignore[arg-type]
         (lambda: store.load("nobody"), "There is no run 'nobody'"),
         (lambda: store.resume("nobody"), "There is no run 'nobody'"),
         (lambda: store.delete("nobody"), "There is no run 'nobody'"),

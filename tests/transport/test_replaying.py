@@ -171,6 +171,20 @@ def test_recordings_of_an_address_in_order_for_any_request(cassette: Write) -> N
         served(where, b"", url="https://llm.example/v1/nowhere")
 
 
+def test_in_order_a_request_gets_recordings_of_its_kind_stream_or_whole(cassette: Write) -> None:
+    whole, stream = interaction({"stream": False}, 1), interaction({"stream": True}, 2)
+    where = index(whole, stream, interaction({}, 3), cassette=cassette, match="order")
+    assert [served(where, {"q": 1}), served(where, {"stream": True}), served(where, {"q": 2})] == [1, 2, 3]
+    with pytest.raises(ReplayMissError, match="was recorded once, and all recordings have been served"):
+        served(where, {"stream": True})
+    only = index(stream, cassette=cassette, match="order")
+    assert served(only, {"q": 1}) == 2
+
+
+def test_another_match_is_not_recommended_for_an_address_that_was_not_recorded(cassette: Write) -> None:
+    assert "order" not in missed(index(interaction({}, 1), cassette=cassette), {}, url="https://llm.example/v1/nowhere")
+
+
 def test_labels_find_their_own_recordings(cassette: Write) -> None:
     one, two = interaction({"q": 1}, 1) | {"lane": "repeat 1"}, interaction({"q": 1}, 2) | {"lane": "repeat 2"}
     where = index(one, two, cassette=cassette)

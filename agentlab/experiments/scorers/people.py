@@ -6,8 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from agentlab.errors import ConfigurationError
 from agentlab.experiments.labels import TIE, LabelFile, key_of
 from agentlab.experiments.scorers.base import PairJudgement, Score
 from agentlab.experiments.tasks import Task
@@ -15,7 +17,9 @@ from agentlab.records.result import RunResult
 
 
 def _read(path: str | os.PathLike[str], rater: str | None) -> dict[str, dict[str, Any]]:
-    """Return the labels by item and rater."""
+    """Return the labels by item and rater. Raises ConfigurationError if there is no such file."""
+    if not Path(path).exists():
+        raise ConfigurationError(f"There is no file {str(path)!r}: lab.label(results, path) writes it.")
     found: dict[str, dict[str, Any]] = {}
     for (who, item), label in sorted(LabelFile(path).read().items()):
         if rater in (None, who):

@@ -156,7 +156,7 @@ class Trials:
         """Return the ends in the record itself."""
         records, judge = self.records, self.judge
         outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
-        done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
+        done = np.where(judge.goal_open < records.lengths, np.nan, (judge.goal < records.lengths).astype(float))
         return Ends(outcome, records.lengths - 1, self._last, done, np.zeros(len(records), bool))
 
 
