@@ -149,7 +149,7 @@ class Suggestion:
     def __repr__(self) -> str:
         if self.found is None:
             return cut(f"Suggestion(none: {' '.join(self.why)})", 2_000)
-        return printable(f"Suggestion({self.found.code}; on held-out runs it {self.in_short()})")
+        return printable(f"Suggestion({self.found.code}; on held-out runs the rule {self.in_short()})")
 
     def in_short(self) -> str:
         """The shares kept and saved, in words.
@@ -201,11 +201,12 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str
         f"(intervals at {level:.4g}): "
         f"{after} per run instead of {before}."
     )
-    if found.kept is not None and found.kept < found.keep:
+    is_no_limit = found.found is not None and found.found.stop is None and found.found.budget is None
+    if found.kept is not None and found.kept < found.keep and not is_no_limit:
         yield f"That is less than {found.keep:.4g}: to keep that much, pass a higher value of keep."
     same = f"In {found.same_choice} of {found.folds} parts the same configuration was chosen"
     yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others are about as good, see frame."
-    if found.found is not None and found.found.stop is None and found.found.budget is None:
+    if is_no_limit:
         what = "no limit" if found.unknown_share else "the record itself"
         yield f"No limit that was tried keeps as much at a lower cost: the suggestion is {what}."
 
@@ -363,7 +364,7 @@ class Suggestions:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th>{escape(name, 200)}</th><td><code>{escape(one.code, 500) if one else 'none'}</code></td>"
-            f"<td>{escape(f'On held-out runs it {one.in_short()}.' if one else ' '.join(one.why), 500)}</td>"
+            f"<td>{escape(f'On held-out runs the rule {one.in_short()}.' if one else ' '.join(one.why), 500)}</td>"
             f"<td>{escape(_sentences(one, lambda words: TOO_FEW in words) or '', 500)}</td></tr>"
             for name, one in list(self.groups.items())[:SHOWN_GROUPS]
         )

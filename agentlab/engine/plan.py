@@ -12,7 +12,7 @@ from agentlab.limits.reading import Reading
 from agentlab.model.conversation import Conversation
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.messages import Message, Parameters, ToolCall, ToolResult, user_message
-from agentlab.model.parts import Content
+from agentlab.model.parts import Content, split
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
@@ -171,7 +171,7 @@ class RunPrefix:
         before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
         replaced = self.messages[len(before) : len(before) + 1]
         if isinstance(prompt, str) and replaced:
-            made = replace(made, parts=replaced[0].parts)
+            made = replace(made, parts=tuple([part for part in split(made.text, replaced[0].parts) if not isinstance(part, str)]))
         return replace(self, prompt=made.text, messages=(*before, made, *after))
 
     def with_message(self, message: Content) -> RunPrefix:

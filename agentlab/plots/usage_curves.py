@@ -376,7 +376,8 @@ def _limit_label(courses: list[Course], words: Callable[[float], str]) -> str:
     if len(courses) == 1 or len(text) <= 22:
         return text
     values = [value for course in courses for value in course.values if value is not None]
-    return f"{words(min(values))} to {words(max(values))}"
+    least, most = min(values), max(values)
+    return f"{words(least)} to {words(most)}" if least < most else f"{words(most)} or none"
 
 
 def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:

@@ -264,7 +264,9 @@ def test_the_frame_is_a_backtests_frame_with_the_choice_marked() -> None:
 def test_the_repr_is_short_and_escaped() -> None:
     found = suggest(known(), HasToolCall("<script>") | StepCountIs([3, 10]), keep=0.9, cost="steps")
 
-    assert repr(found).startswith("Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on held-out runs it keeps 95.0%")
+    assert repr(found).startswith(
+        "Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on held-out runs the rule keeps 95.0%"
+    )
     shown = found._repr_html_()
     assert "<script>" not in shown and "HasToolCall(&#x27;&lt;script&gt;&#x27;) | StepCountIs(3)" in shown
     assert all(sentence.count("<li>") == 0 for sentence in found.why)

@@ -195,6 +195,7 @@ def test_an_edit_of_the_text_keeps_the_parts_whose_line_it_has() -> None:
     assert run.prompt == f"What are\n{first.text}\nand\n{second.text}"
     (message,) = run.fork(at=0, prompt=f"Only this: {second.text}!").messages
     assert message.pieces == ["Only this: ", second, "!"]
+    assert message.parts == (second,), "the others are not sent"
     (message,) = run.fork(at=0, prompt=["New", first]).messages
     assert message.parts == (first,)
 
