@@ -121,7 +121,7 @@ class Agent(Displayable, Generic[Out]):
                   return a different `ToolResult`, or end the run with StopRequested
     retry         how failed calls are retried
     observers     callables that receive every event of every run
-    name          the agent's name in frames and panels; the name of the model by default
+    name          the agent's name in panels, reports, and the frames of experiments; the name of the model by default
     max_depth     depth of child runs below an outermost run of this agent: 3 allows a sub-agent of a sub-agent of a sub-agent;
                   0: none; None: no limit
 

@@ -221,7 +221,7 @@ def draw_timeline(
     running: bool = True,
 ) -> Axes:
     """Draw the data of `timeline_data`. The time axis begins at `begin_s`; the step `marked` has a frame; with `running` a run
-    without an end in the data is described as still running."""
+    without an end in the data is described as not ended."""
     run_ids = list(data["run_id"].unique())
     groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
     rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
@@ -405,7 +405,7 @@ def _alt(groups: list[_Group], runs: int, *, running: bool) -> str:
         if len(ends):
             parts.append(f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {look.spoken(str(ends['label'].iloc[-1]))}")
         elif running:
-            parts.append("still running")
+            parts.append("not ended")
         described.append(f"{group.name}: {', '.join(parts)}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
     return f"Timeline of {counted(runs, 'run')}; {'; '.join(described)}{more}."

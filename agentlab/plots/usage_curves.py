@@ -416,7 +416,7 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
     parts = []
     for line in lines[:SHOWN_RUNS]:
         used = quantity.words(line.values[-1]) if not math.isnan(line.values[-1]) else "unknown"
-        end = line.stop_reason or "still running"
+        end = line.stop_reason or "not ended"
         parts.append(f"{look.spoken(line.name)} {used} after {counted(len(line.steps), 'step')}, {look.spoken(end)}")
     if len(lines) > SHOWN_RUNS:
         parts.append(f"and {len(lines) - SHOWN_RUNS} more")

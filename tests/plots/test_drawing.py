@@ -248,7 +248,7 @@ def test_a_running_run_has_no_end_mark() -> None:
 
     assert lines_of(ax, "end") == []
     assert "ended by" not in legend_of(ax)
-    assert "still running" in ax.alt
+    assert "not ended" in ax.alt
 
 
 def test_an_end_at_an_unknown_sum_is_listed_and_not_drawn() -> None:
