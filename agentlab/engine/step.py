@@ -171,7 +171,8 @@ async def _ask_and_act(run: RunContext, builder: StepBuilder) -> None:
     except TimeoutError as error:
         if run.deadline is None or not run.deadline.expired():
             raise
-        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # the work that was interrupted
+        cut = error.__cause__ or error.__context__  # the work that was interrupted; the cause is missing before Python 3.11.3
+        where = "".join(f", while {note}" for note in getattr(cut, "__notes__", ()))
         reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
         builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
     finally:

@@ -137,10 +137,6 @@ class Chat(Displayable):
     ) -> None:
         if not callable(getattr(agent, "run", None)):
             raise ConfigurationError(f"Chat(agent={agent!r}): pass an agent, such as lab.Agent('openai:gpt-5.4-mini').")
-        if agent.settings.approve and agent.approver is None:
-            raise ConfigurationError(
-                "Chat(agent): the agent asks for approval, and a chat has no one to ask. Pass Agent(approver=…), a function."
-            )
         self.agent = agent
         self.tool_ids: dict[str, str] = dict(tool_ids or {})
         for tool_id, name in self.tool_ids.items():
@@ -385,6 +381,8 @@ def _answer_text(result: RunResult) -> str:
 
 def _notice(result: RunResult) -> str:
     """Return the notice for an incomplete answer."""
+    if result.stop_reason is StopReason.AWAITING_APPROVAL:
+        return "[A tool call needed an approval, and a chat has no one to ask without Agent(approver=…): it was not executed.]"
     last = result.history[-1] if result.history else None
     is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
     if result.terminated or (result.stop_reason not in _CUT and not is_cut):

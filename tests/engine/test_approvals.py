@@ -655,6 +655,7 @@ def test_a_chat_gives_a_truncated_answer() -> None:
         with lab.Chat(desk.agent(approve=["pay"])) as chat:
             reply = await chat.chat("anna", "Pay.")
             assert reply.stop_reason is StopReason.AWAITING_APPROVAL
+            assert reply.notice in reply.response and "a chat has no one to ask" in reply.notice
             assert desk.done == []
             assert reply.result is not None and reply.result.messages[-1].role == "tool"
             assert (await chat.chat("anna", "And now?")).stop_reason is StopReason.AWAITING_APPROVAL  # a conversation as before

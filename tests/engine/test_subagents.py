@@ -784,7 +784,7 @@ def test_the_tree_distinguishes_sub_agents_from_branches() -> None:
     assert lab.plots.tree_data(results)["kind"].to_list().count("sub-agent") == 4
     ax = lab.plots.tree(run)
     assert "1.1  sub-agent scripted:script called by 1 at step 1" in ax.alt
-    assert "1.1.1.1  scripted:script forked from 1.1.1 at step 1" in ax.alt
+    assert "1.1.1.1  max_turns 2 forked from 1.1.1 at step 1" in ax.alt
     assert {line.get_gid().split(":")[0] for line in ax.lines} >= {"call", "fork"}
 
 

@@ -341,13 +341,3 @@ def test_only_the_user_has_images() -> None:
 
 async def to_the_end(work: Any) -> Any:
     return await work
-
-
-def test_an_agent_that_asks_for_approval_needs_someone_to_ask() -> None:
-    with pytest.raises(lab.errors.ConfigurationError, match=r"a chat has no one to ask\. Pass Agent\(approver=…\)"):
-        lab.Chat(lab.Agent(ScriptedProvider(["x"]), tools=[print_nothing], approve=["print_nothing"]))
-    lab.Chat(lab.Agent(ScriptedProvider(["x"]), tools=[print_nothing], approve=["print_nothing"], approver=lambda call: True))
-
-
-def print_nothing() -> None:
-    """Do nothing."""
