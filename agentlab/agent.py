@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import is_async, name_of
+from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import did_you_mean, helps_with_keywords
 from agentlab._internal.safe_text import one_line
@@ -21,6 +21,7 @@ from agentlab.engine.client import HttpModel, Model, RetryPolicy
 from agentlab.engine.control import Approval, PendingCall
 from agentlab.engine.plan import RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
+from agentlab.engine.timeline import refuse_async
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.limits.budget import Budget
@@ -443,10 +444,9 @@ def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
     given = tuple(given) if isinstance(given, Iterable) else (given,)
     if wrong := [one for one in given if not callable(one)]:
         raise ConfigurationError(f"{name}=[{wrong[0]!r}]: pass functions, such as {name}=[mine].")
-    if name == "observers" and (late := [one for one in given if is_async(one)]):
-        raise ConfigurationError(
-            f"observers=[{name_of(late[0])}]: it is async, and nothing would await it: pass a plain function."
-        )
+    if name == "observers":
+        for one in given:
+            refuse_async(one)
     return given
 
 

@@ -312,7 +312,7 @@ def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | No
     """Call a custom condition after every step of every run. Returns None if its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
     raised, name, goal = records.lengths.copy(), condition.short_name, False
-    errors: list[Exception] = []
+    first_error: Exception | None = None
     for run, length in enumerate(records.lengths):
         steps, history = history_of(records, run, condition) if length else (), RunHistory()
         for place, step in enumerate(steps):
@@ -321,7 +321,7 @@ def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | No
                 reading = condition.ask(history) if isinstance(condition, Custom) else condition.read(history)
             except Exception as error:
                 raised[run] = place
-                errors.append(error)
+                first_error = first_error or error
                 break
             if not isinstance(reading, Reading):
                 if inspect.isawaitable(reading):
@@ -330,7 +330,7 @@ def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | No
             row = int(records.start[run]) + place
             met[row], open_[row] = bool(reading.met), reading.met is None
             name, goal = reading.name, reading.goal
-    _warn_of(errors, condition, len(records))
+    _warn_of(first_error, condition, records, raised)
     return CustomAnswers(Answers(met, open_), raised, name, goal)
 
 
@@ -339,7 +339,7 @@ def await_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
 
     async def over_all() -> tuple[First, First]:
         first, raised = records.lengths.copy(), records.lengths.copy()
-        errors: list[Exception] = []
+        first_error: Exception | None = None
         for run, length in enumerate(records.lengths):
             steps, history = history_of(records, run, tree) if length else (), RunHistory()
             for place, step in enumerate(steps):
@@ -348,22 +348,23 @@ def await_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
                     reading = await read_condition(tree, history)
                 except Exception as error:
                     raised[run] = place
-                    errors.append(error)
+                    first_error = first_error or error
                     break
                 if reading.met:
                     first[run] = place
                     break
-        _warn_of(errors, tree, len(records))
+        _warn_of(first_error, tree, records, raised)
         return first, raised
 
     return result_of(over_all())
 
 
-def _warn_of(errors: list[Exception], condition: StopCondition, runs: int) -> None:
+def _warn_of(first_error: Exception | None, condition: StopCondition, records: Records, raised: First) -> None:
     """Warn once of a condition that raised."""
-    if errors:
+    if first_error is not None:
+        where = f"{(raised < records.lengths).sum():,} of {counted(len(records), 'run')}"
         warnings.warn(
-            f"{one_line(repr(condition))} raised in {len(errors):,} of {counted(runs, 'run')}, first {in_words(errors[0])}. Such a run "
+            f"{one_line(repr(condition))} raised in {where}, first {in_words(first_error)}. Such a run "
             "ends there with an error; as a goal, it is unknown from there on. A function is called with the history so far: "
             "`history[-1].text` is the last answer.",
             AgentlabWarning,

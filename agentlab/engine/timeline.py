@@ -52,6 +52,12 @@ class Clock:
         return self._before + (time.monotonic() - self._since) if self._active else self._before
 
 
+def refuse_async(observer: object) -> None:
+    """Raise ConfigurationError for an observer that would have to be awaited."""
+    if is_async(observer):
+        raise ConfigurationError(f"The observer {name_of(observer)} is async, and nothing would await it: pass a plain function.")
+
+
 class Timeline:
     """The record of one run. `observers` receive each event; forks and child runs begin with `inherited`.
 
@@ -162,8 +168,7 @@ class Timeline:
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
         """Notify `observer` of every event from now on; return a function that ends this. An async one is an error."""
-        if is_async(observer):
-            raise ConfigurationError(f"{name_of(observer)} is async, and nothing would await it: pass a plain function.")
+        refuse_async(observer)
         self.observers = (*self.observers, observer)
         return lambda: self.forget(observer)
 

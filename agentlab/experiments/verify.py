@@ -118,7 +118,7 @@ async def verify(
         ("The task 'p1' differs.",)
     """
     reported = read_report(report)
-    study = experiment if isinstance(experiment, Experiment) else experiment() if callable(experiment) else experiment
+    study = experiment() if callable(experiment) else experiment
     if not isinstance(study, Experiment):
         raise ConfigurationError(f"experiment={study!r}: pass a lab.Experiment, or a function that returns one.")
     with _recordings(study, recordings, match):

@@ -242,8 +242,9 @@ class _Lane:
 
 def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
     lanes = []
-    models = {row["run_id"]: (row["provider"], row["model"]) for row in data.to_dict("records")}
-    for row in data.sort_values("lane").to_dict("records"):
+    rows = data.sort_values("lane").to_dict("records")
+    models = {row["run_id"]: (row["provider"], row["model"]) for row in rows}
+    for row in rows:
         label, key = str(row["label"]), (str(row["provider"]), str(row["model"]))
         lanes.append(
             _Lane(

@@ -261,7 +261,8 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
     `lab.samples()` lists the samples, which come with agentlab.
 
     `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` do not matter),
-    "order" serves the recordings of an address one after the other, for any request. Each run starts at the first recording, a branch
+    "order" serves the recordings of an address one after the other, for any request; of streams and whole answers, if it has both,
+    those of the request's kind. Each run starts at the first recording, a branch
     after those of its kept steps. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError if a request matches nothing.

@@ -375,6 +375,11 @@ def test_a_goal_that_raised_is_unknown_from_there_on() -> None:
         with pytest.warns(AgentlabWarning, match=r"raised in 1 of 1 run, first ValueError: three"):
             frame = lab.backtest(five(), StepCountIs([2, 4, 9]), goal=goal, per="run")
         assert frame["goal_reached"].astype(object).where(frame["goal_reached"].notna(), None).tolist() == [False, None, None]
+    several = [five(), five()]
+    with pytest.warns(AgentlabWarning, match="raised in 2 of 2 runs"):  # so many limits that the ends of the runs are swept
+        swept = lab.backtest(several, StepCountIs([*range(1, 60)]), goal=fourth)
+    assert swept["success_unknown"].tolist() == [0.0] * 2 + [1.0] * 57
+    assert swept["success_rate"].tolist()[:2] == [0.0] * 2 and swept["success_rate"].isna().sum() == 57
     with pytest.warns(AgentlabWarning, match="Custom"):
         none = lab.backtest(five(), StepCountIs(9), goal=lambda history: history.text)  # type: ignore[attr-defined]
     assert none["success_rate"].isna().all() and none["success_unknown"].tolist() == [1]

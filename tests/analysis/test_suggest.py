@@ -332,3 +332,18 @@ def test_the_plot_of_a_suggestion_is_the_plot_of_its_frame() -> None:
 
 def test_suggest_is_exported_as_lab_suggest() -> None:
     assert lab.suggest is suggest and lab.Suggestion is Suggestion
+
+
+def test_a_confidence_that_is_no_share_is_named() -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match="confidence=95: pass a number between 0 and 1"):
+        suggest(known(), StepCountIs([3, 10]), confidence=95)
+
+
+def test_no_limit_is_not_said_to_keep_too_little() -> None:
+    rng = np.random.default_rng(6)
+    lengths = [int(length) for length in rng.integers(1, 8, 40)]
+    found = suggest(steps_of(lengths, [bool(one) for one in rng.random(40) < 0.7]), keep=0.9, cost="steps")
+    assert found.found is not None and found.found.stop is None and found.found.budget is None
+    assert found.kept is not None and found.kept < 0.9, "of the rule, on runs that were held out"
+    assert "on held-out runs the rule keeps" in repr(found)
+    assert not any("a higher value of keep" in sentence for sentence in found.why)

@@ -150,10 +150,10 @@ def test_a_timeout_says_that_the_run_waited_for_a_connection(one: None) -> None:
         task = asyncio.ensure_future(finished(held))
         while not server.hanging.is_set():
             await asyncio.sleep(0.002)
-        result = await agent(server).run("go", budget=lab.Budget(timeout=0.5))
+        result = await agent(server).run("go", budget=lab.Budget(timeout=0.05))
         assert result.stop_reason is StopReason.TIMEOUT
         waited = f"while the call waited for one of the 1 connections to 127.0.0.1:{server.server_port}"
-        assert result.detail == f"Budget reached: timeout 0.5 s, {waited}."
+        assert result.detail == f"Budget reached: timeout 0.05 s, {waited}."
         assert (result.history.calls, len(server.asked)) == (0, 1)
         held.cancel()
         await task

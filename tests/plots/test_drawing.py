@@ -215,10 +215,11 @@ def test_a_limit_far_above_the_usage_does_not_flatten_the_curve(limit: int, insi
         pytest.param([500] * 4, 1, "max_tokens 500", id="the same"),
         pytest.param([500, 500, 400, 400], 2, "max_tokens 400 or 500", id="two"),
         pytest.param([500, 450, 400, 350], 2, "max_tokens 400 → 350 or 500 → 450", id="two that change"),
+        pytest.param([10000, 10000, 10000, NA], 2, "max_tokens 10,000 or none", id="dropped by one"),
         pytest.param([11500, 10450, 10400, 10350], 2, "max_tokens 10,350 to 11,500", id="too long for the legend"),
     ],
 )
-def test_a_limit_that_differs_between_runs_has_a_line_for_each(limits: list[int], count: int, label: str) -> None:
+def test_a_limit_that_differs_between_runs_has_a_line_for_each(limits: list[Any], count: int, label: str) -> None:
     ax = lab.plots.tokens(steps_of(("one", [100, 9000]), ("two", [100, 300]), max_tokens=limits))
 
     lines = lines_of(ax, "limit")
