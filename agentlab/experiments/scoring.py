@@ -46,7 +46,10 @@ class Several:
 
 def as_scorer(given: object) -> Scorer | None:
     """Return the `score` of an experiment as one scorer. Raises ConfigurationError."""
-    if given is None or (callable(given) and not isinstance(given, type)):
+    if given is None:
+        return None
+    if callable(given) and not isinstance(given, type):
+        _check_arguments(name_of(given), given)
         return given
     named = dict(given) if isinstance(given, Mapping) else None
     if named is None and isinstance(given, Sequence) and not isinstance(given, str):
@@ -62,7 +65,14 @@ def as_scorer(given: object) -> Scorer | None:
             f"score={given!r}: pass a function of a result, such as lambda result: 'Paris' in result.text, a scorer such as "
             "lab.scorers.Exact(), or a list or dict of these."
         )
+    for name, scorer in named.items():
+        _check_arguments(name, scorer)
     return Several(tuple(named.items()))
+
+
+def _check_arguments(name: str, scorer: Scorer) -> None:
+    if why := base.misfit(scorer):  # before the runs are paid for
+        raise ConfigurationError(f"score: {name} is called with the result, or with the result and its task: {why}.")
 
 
 def name_of(scorer: object) -> str:
@@ -79,7 +89,7 @@ def check_targets(scorer: Scorer | None, tasks: Tasks) -> None:
         raise ConfigurationError(
             f"{needing[0]!r} compares with a target, but {len(without)} of {counted(len(tasks), 'task')} "
             f"{'has' if len(without) == 1 else 'have'} none: {', '.join(map(repr, without[:3]))}{more}. Pass tasks with targets, such "
-            "as lab.Tasks([{'prompt': …, 'target': …}])."
+            "as lab.Tasks([{'prompt': …, 'target': …}]), or name their column: lab.Tasks(…, target='answer')."
         )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import cut, whole
+from agentlab._internal.safe_text import cut, one_line, whole
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import user_message
 from agentlab.model.parts import Content, Part
@@ -421,7 +421,13 @@ def _task(number: int, given: Any, names: Mapping[str, str]) -> Task:
     values = {str(name): _plain(value) for name, value in given.items()}
     known = {what: values.pop(name, None) for what, name in names.items()}
     if known["prompt"] is None:
-        raise ConfigurationError(f"tasks: number {number} has no {names['prompt']!r}: {cut(repr(given), 80)}.")
+        other = next((name for name in given if isinstance(name, str) and name not in names.values()), None)
+        hint = (
+            ""
+            if other is None or names["prompt"] != "prompt"
+            else f" Name its column: lab.Tasks(…, prompt={one_line(repr(other))})."
+        )
+        raise ConfigurationError(f"tasks: number {number} has no {names['prompt']!r}: {cut(repr(given), 80)}.{hint}")
     metadata = values.pop("metadata", None)
     if isinstance(metadata, Mapping):
         values = {**values, **metadata}

@@ -106,7 +106,7 @@ def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
     except InvalidOperation:
         raise LimitError(f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05.") from None
     if not amount.is_finite() or amount <= 0:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 US dollars.{otherwise}")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 US dollars, and finite.{otherwise}")
     return amount
 
 
@@ -123,7 +123,7 @@ def seconds(owner: str, name: str, value: object, otherwise: str = "") -> float:
             f"{owner}({name}={value!r}): {name} is a number of seconds, such as 30, or a timedelta; got {type(value).__name__}."
         )
     if not math.isfinite(value) or value <= 0:
-        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds.{otherwise}")
+        raise LimitError(f"{owner}({name}={value!r}): {name} must be above 0 seconds, and finite.{otherwise}")
     return float(value)
 
 

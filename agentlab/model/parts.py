@@ -347,11 +347,18 @@ def as_text(value: object) -> str:
     if isinstance(value, bytes) and part_of(value) is not None:
         raise ValueError("return lab.Image, lab.Document or lab.Audio for the bytes of an image or a file.")
     try:
-        return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
+        return value if isinstance(value, str) else pydantic_core.to_json(value, fallback=_as_python).decode()
     except pydantic_core.PydanticSerializationError as error:
         if _Held.__name__ in str(error):
             raise ValueError("images and files cannot be inside a dict: return a list of texts and parts.") from None
         raise
+
+
+def _as_python(value: Any) -> object:
+    """Return a number or an array of numpy, which a sum of a column is, as Python's. Raises TypeError for anything else."""
+    if hasattr(type(value), "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def as_content(value: object) -> tuple[str, tuple[Part, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import redacted_repr
@@ -83,7 +83,8 @@ def say(
     cost: float | str | None = None,
     calls: Sequence[ToolCall] = (),
 ) -> ModelResponse:
-    """Return a response with this text; `tokens` are (input, output), `cost` is the provider's, in US dollars.
+    """Return a response with this text; `tokens` are (input, output), `cost` is the provider's, in US dollars. Raises
+    ConfigurationError for values of other types.
 
     Example:
         >>> say("A cut answ", finish=lab.FinishReason.MAX_TOKENS).signal.finish_reason
@@ -91,23 +92,44 @@ def say(
         >>> say("Hello.", tokens=(None, None)).usage.total_tokens is None
         True
     """
-    return ModelResponse(
-        text,
-        TerminationSignal(finish, Confidence.HIGH, "scripted", "finish_reason", finish.value),
-        tuple(calls),
-        usage(*tokens),
-        model="script",
-        cost_usd=None if cost is None else Decimal(str(cost)),
+    checks = (
+        ("text", text, isinstance(text, str), "pass text."),
+        ("finish", finish, isinstance(finish, FinishReason), "pass a lab.FinishReason, such as lab.FinishReason.MAX_TOKENS."),
+        (
+            "tokens",
+            tokens,
+            isinstance(tokens, tuple | list) and len(tokens) == 2,
+            "pass those of input and output, such as (40, 6).",
+        ),
+        ("calls", calls, _are_calls(calls), 'pass ToolCalls, such as [*call("search").tool_calls, *call("read").tool_calls].'),
     )
+    for name, value, right, advice in checks:
+        if not right:
+            raise ConfigurationError(f"say({name}={one_line(repr(value))}): {advice}")
+    try:
+        cost_usd = None if cost is None else Decimal(str(cost))
+    except InvalidOperation:
+        raise ConfigurationError(f"say(cost={cost!r}): pass an amount in US dollars, such as 0.05.") from None
+    signal = TerminationSignal(finish, Confidence.HIGH, "scripted", "finish_reason", finish.value)
+    return ModelResponse(text, signal, tuple(calls), usage(*tokens), model="script", cost_usd=cost_usd)
+
+
+def _are_calls(calls: object) -> bool:
+    return isinstance(calls, Sequence) and all(isinstance(one, ToolCall) for one in calls)
 
 
 def call(name: str, arguments: dict[str, Any] | str | None = None, *, id: str = "", **more: Any) -> ModelResponse:  # noqa: A002
-    """Return a response that calls one tool; `arguments` is a dict or raw JSON text, `more` are arguments of `say`.
+    """Return a response that calls one tool; `arguments` is a dict or raw JSON text, `more` are `text`, `tokens` and `cost` as in
+    `say`. Raises ConfigurationError for others.
 
     Example:
         >>> call("search", {"words": "umbrella"}).tool_calls[0]
         ToolCall(id='call_search', name='search', arguments='{"words": "umbrella"}', closed=True)
     """
+    for key, value in more.items():
+        if key not in ("text", "tokens", "cost"):
+            right = one_line(f"call({name!r}, {{{key!r}: {value!r}}})")
+            raise ConfigurationError(f"call() takes no {key!r}; the arguments of the tool are a dict: {right}.")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     tool_call = ToolCall(id or f"call_{name}", name, text)
     return replace(say(finish=FinishReason.TOOL_CALLS, **more), tool_calls=(tool_call,))

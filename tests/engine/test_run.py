@@ -559,9 +559,21 @@ def test_an_async_observer_is_refused_wherever_it_is_given() -> None:
             give()
 
 
-def test_a_script_that_is_one_text_is_refused() -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"ScriptedProvider\('hello'\): pass a list of answers"):
-        ScriptedProvider("hello")
+@pytest.mark.parametrize(
+    ("write", "advice"),
+    [
+        (lambda: ScriptedProvider("hello"), r"ScriptedProvider\('hello'\): pass a list of answers"),
+        (lambda: say(5), r"say\(text=5\): pass text"),  # type: ignore[arg-type]
+        (lambda: say(finish="length"), r"say\(finish='length'\): pass a lab.FinishReason"),  # type: ignore[arg-type]
+        (lambda: say(tokens=5), r"say\(tokens=5\): pass those of input and output"),  # type: ignore[arg-type]
+        (lambda: say(cost="free"), r"say\(cost='free'\): pass an amount in US dollars"),
+        (lambda: say(calls=[call("look")]), r"say\(calls=.*: pass ToolCalls"),  # type: ignore[list-item]
+        (lambda: call("look", words="a"), r"call\(\) takes no 'words'; .* are a dict: call\('look', \{'words': 'a'\}\)\."),
+    ],
+)
+def test_a_script_that_is_written_wrongly_is_refused_with_advice(write: Callable[[], object], advice: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=advice):
+        write()
 
 
 def test_an_observer_can_be_removed() -> None:

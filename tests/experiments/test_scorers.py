@@ -151,6 +151,10 @@ def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
         lab.Experiment([agent], [{"prompt": "a", "target": "x"}, "b"], score=scorer)
 
 
+def graded(score: Any) -> lab.Experiment:
+    return lab.Experiment([lab.Agent(ScriptedProvider([say("x")]))], [{"prompt": "a", "target": "x"}], score=score)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -165,6 +169,12 @@ def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
         (lambda: S.Pairwise("openai:m", "good", budget=None), "a judge needs a budget"),  # type: ignore[arg-type]
         (lambda: S.Judge("openai:m", "good"), "a judge needs a budget"),
         (lambda: S.Judge("openai:m", "good", budget=lab.Budget(max_calls=1), grades={"x": 1}), "at least two"),
+        (lambda: graded(lambda: 1), "score: <lambda> is called with the result, .*: too many positional arguments"),
+        (
+            lambda: graded([S.Exact(), lambda result, task, more: 1]),
+            "score: <lambda> is called .*: missing a required argument: 'more'",
+        ),
+        (lambda: graded({"by key": lambda result, *, key: 1}), "score: by key is called .*: missing a required argument: 'key'"),
     ],
 )
 def test_invalid_scorers_are_refused(make: Any, message: str) -> None:

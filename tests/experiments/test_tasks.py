@@ -132,6 +132,7 @@ INVALID: list[tuple[Any, str]] = [
     ([{"prompt": "x", "target": 1}, {"prompt": "x", "target": 1}], "'p2' and 'p1' are the same task"),
     ([{"id": "a", "prompt": "x"}, {"id": "a", "prompt": "y"}], "Two of the tasks have the id 'a', the second one is number 2"),
     ([{"id": "a"}], "number 1 has no 'prompt'"),
+    ([{"question": "x", "answer": "y"}], r"number 1 has no 'prompt': .* Name its column: lab.Tasks\(…, prompt='question'\)"),
     (pd.DataFrame(FRAME), r"no column 'prompt', but 'question', 'answer': name the column .*prompt='question'"),
     (pd.DataFrame(FRAME).to_dict(), "number 1 has no 'prompt'"),
     (np.array([["first", "second"]]), "number 1 is array"),

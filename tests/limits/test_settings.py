@@ -41,6 +41,7 @@ REFUSED = {
     "zero-calls": ({"max_calls": 0}, "max_calls must be at least 1. None means no limit, and so does leaving it out."),
     "negative-tokens": ({"max_tokens": -1}, "Budget(max_tokens=-1)"),
     "zero-tokens-per-turn": ({"max_tokens_per_turn": 0}, "max_tokens_per_turn must be at least 1"),
+    "endless-cost": ({"max_cost": float("inf")}, "max_cost must be above 0 US dollars, and finite. None means no limit"),
     "zero-cost": ({"max_cost": 0}, "Budget(max_cost=0): max_cost must be above 0 US dollars"),
     "negative-cost": ({"max_cost": -0.05}, "Budget(max_cost=-0.05)"),
     "nan-cost": ({"max_cost": float("nan")}, "nan"),
@@ -86,7 +87,7 @@ def test_a_required_field_is_not_described_as_optional() -> None:
         lambda: lab.Experiment([looping()], ["?"], repeats=0),
     ]
     for make in refused:
-        with pytest.raises(LimitError, match=r"must be (at least \d|above 0 US dollars)\.$"):
+        with pytest.raises(LimitError, match=r"must be (at least \d|above 0 US dollars, and finite)\.$"):
             make()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional
 
+import numpy as np
 import pandas as pd
 import pydantic
 import pytest
@@ -491,6 +492,9 @@ RETURNS: dict[str, tuple[Any, str]] = {
     "date": (dt.date(2025, 1, 31), '"2025-01-31"'),
     "set": ({3}, "[3]"),
     "generator": (lazily(False), "[1]"),
+    "sum of a column": (pd.Series([1, 2]).sum(), "3"),
+    "comparison of a column": ({"any": pd.Series([1, 2]).gt(1).any()}, '{"any":true}'),
+    "array": ({"values": [np.arange(4).reshape(2, 2)]}, '{"values":[[[0,1],[2,3]]]}'),
 }
 
 

@@ -66,7 +66,28 @@ def takes_task(scorer: Scorer) -> bool:
 def ask(scorer: Scorer, result: RunResult, task: Task) -> Any:
     """Call the scorer with what it takes; the answer may be awaitable."""
     call: Callable[..., Any] = scorer
+    args, named = _arguments(scorer, result, task)
+    return call(*args, **named)
+
+
+def misfit(scorer: Scorer) -> str:
+    """Return why the scorer cannot be called with a result, or with a result and its task; "" if it can, or if nobody knows."""
+    try:
+        signature = inspect.signature(scorer)
+    except (TypeError, ValueError):  # a builtin
+        return ""
+    args, named = _arguments(scorer, None, None)
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _arguments(scorer: Scorer, result: Any, task: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not takes_task(scorer):
-        return call(result)
+        return (result,), {}
     by_name = inspect.signature(scorer).parameters.get("task")
-    return call(result, task=task) if by_name is not None and by_name.kind is by_name.KEYWORD_ONLY else call(result, task)
+    if by_name is not None and by_name.kind is by_name.KEYWORD_ONLY:
+        return (result,), {"task": task}
+    return (result, task), {}
