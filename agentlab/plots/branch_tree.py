@@ -74,7 +74,7 @@ def tree_data(runs: Displayable) -> pd.DataFrame:
     `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
     `runs` is a run, whose relatives are shown too, a list of runs or results, a Lockstep, a Store, or the results of an experiment.
-    Later forks are nearer to the line of their parent, so that no two lines cross.
+    Forks of later steps are nearer to the line of their parent, so that no two lines cross; those of one step are in order.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -115,7 +115,8 @@ def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNo
     while waiting:
         member = waiting.pop()
         ordered.append((member, origins[member.run_id]))
-        waiting += sorted(leaving.get(member.run_id, ()), key=_leaves_at)  # the last fork is drawn first
+        last_first = leaving.get(member.run_id, [])[::-1]
+        waiting += sorted(last_first, key=_leaves_at)  # taken from the end: the last step first, at one step the first branch
     return ordered
 
 

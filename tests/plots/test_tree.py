@@ -171,11 +171,12 @@ def test_a_branch_is_named_by_the_limits_that_changed_whatever_their_texts_are()
     ended(first.fork(2))
     data = tree_data(first)
 
+    assert data["label"].tolist() == ["1", "1.2", "1.3", "1.1"]  # branches of one step are in order
     assert data["changed"].fillna("").tolist() == [
         "",
-        "",
         "max_turns 4",
+        "",
         r"stop AnyOf(HasToolCall('\ud83d'), StepCountIs(steps=2))",
     ]
     names = [text.get_text() for text in lab.plots.tree(first).get_yticklabels()]
-    assert names[:3] == ["1  \ufffdone:m1", "1.3  \ufffdone:m1", "1.2  two:m1"], "another model says more than a limit"
+    assert names[:3] == ["1  \ufffdone:m1", "1.2  two:m1", "1.3  \ufffdone:m1"], "another model says more than a limit"
