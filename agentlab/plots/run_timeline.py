@@ -6,10 +6,7 @@ Each kind of event has a lane, with bars for durations and marks for instants.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -20,12 +17,9 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab._internal.formatting import counted
-from agentlab.agent import Run
 from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
-from agentlab.records import events
-from agentlab.records.columns import EVENT_COLUMNS, Source
 from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
 
@@ -409,97 +403,3 @@ def _alt(groups: list[_Group], runs: int, *, running: bool) -> str:
         described.append(f"{group.name}: {', '.join(parts)}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
     return f"Timeline of {counted(runs, 'run')}; {'; '.join(described)}{more}."
-
-
-# Part of a long run --------------------------------------------------------------------------------------------------------------
-
-MAX_STEPS = 60
-MAX_EVENTS = 400
-"""Maximum number of steps and events in one picture: more could not be distinguished, and would take longer to draw."""
-_FIRST_FEW = 20
-"""The number of first events in which the run's start is searched: changes of limits may come before it."""
-_OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)
-
-
-@dataclass(frozen=True, slots=True)
-class TimelinePart:
-    """Events of one run as a frame. `first` and `last` are their steps (0: none), `begin_s` is the start of the time axis; `whole`
-    is True if these are all events of the run."""
-
-    frame: pd.DataFrame
-    first: int
-    last: int
-    begin_s: float
-    whole: bool
-
-    def has(self, step: int | None) -> bool:
-        """True if this step is in the part."""
-        return step is not None and self.first <= step <= self.last
-
-
-def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
-    """Return the newest steps of a run, at most MAX_STEPS and MAX_EVENTS; with an older `step`, the steps around it.
-
-    The other events are not read.
-    """
-    happened, end = run.events, len(run.events)
-    start, first, last = _back_from(happened, end)
-    if step is not None and first > step:
-        found = _place_of(run, step)
-        if found is not None:
-            end = _forward_from(happened, found, MAX_STEPS // 2, MAX_EVENTS // 2)
-            start, first, last = _back_from(happened, end)
-    kept = list(islice(happened, start, end))
-    whole = start == 0 and end == len(happened)
-    begin_s = 0.0 if start == 0 or not kept else kept[0].at_s
-    if start:
-        kept[:0] = [event for event in islice(happened, _FIRST_FEW) if isinstance(event, events.RunStarted)][:1]
-    model = run.agent.model
-    origin = run.origin
-    parent = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
-    source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *parent)
-    frame = pd.DataFrame({column.name: [column.read(source, event) for event in kept] for column in EVENT_COLUMNS})
-    return TimelinePart(frame, first, last, begin_s, whole)
-
-
-def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, int]:
-    """Return the index of the first event to show, so that steps are complete, and the first and the last step (0: none)."""
-    start: int | None = None
-    place, first, last, steps = end, 0, 0, 0
-    while place and steps < MAX_STEPS and end - place < MAX_EVENTS:
-        place -= 1
-        event = happened[place]
-        if isinstance(event, events.StepStarted):
-            start, first, last, steps = place, event.step, last or event.step, steps + 1
-    if place == 0:
-        return 0, first, last
-    if start is None:  # a single step that has more events than are shown
-        step = next((event.step for event in happened[place:end] if isinstance(event, _OF_A_STEP)), 0)
-        return place, step, step
-    if start <= _FIRST_FEW and not any(isinstance(event, events.StepStarted) for event in happened[:start]):
-        start = 0
-    return start, first, last
-
-
-def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most: int) -> int:
-    """Return the index of the event after this number of further steps, at most `most` events later."""
-    end = min(len(happened), start + most)
-    for place in range(start, end):
-        if isinstance(happened[place], events.StepStarted):
-            if not steps:
-                return place
-            steps -= 1
-    return end
-
-
-def _place_of(run: Run, step: int) -> int | None:
-    """Return the index of the step's first event; None for a step that was taken before the fork."""
-    if step > len(run.history):
-        return None
-    happened = run.events
-    near = bisect_left(happened, run.history[step - 1].started_s, key=lambda event: event.at_s)
-    for place in range(max(0, near - _FIRST_FEW), min(len(happened), near + _FIRST_FEW)):  # a change of limits may be between
-        event = happened[place]
-        if isinstance(event, events.StepStarted) and event.step == step:
-            return place
-    return None
