@@ -13,6 +13,7 @@ The usage of sub-agents counts as that of their caller, unlike in the frame of r
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -23,6 +24,7 @@ import pandas as pd
 
 from agentlab._internal.formatting import counted
 from agentlab.analysis.groups import (
+    BETWEEN,
     By,
     checked,
     columns_of,
@@ -55,7 +57,7 @@ from agentlab.analysis.intervals import (
     of_share,
     p_value_of_mean,
 )
-from agentlab.errors import ConfigurationError
+from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.records.frames import Recordings
 
 TOO_FEW = f"fewer than {SMALL_SAMPLE}, too few to show rare failures and rare expensive runs"
@@ -226,7 +228,7 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
         "replayed": None if np.isnan(replayed).all() else int(np.nansum(replayed)),
         "units": len(np.unique(units)),
         "ended": number,
-        "completed": int(np.nansum(terminated)),
+        "completed": None if number and np.isnan(terminated).all() else int(np.nansum(terminated)),
         "scored": int((~np.isnan(given)).sum()),
     }
     measures: dict[str, Estimate] = {}
@@ -324,7 +326,7 @@ def paired(
     by: By = "provider",
     on: By | None = None,
     *,
-    against: str | None = None,
+    against: object = None,
     level: float = 0.95,
     unit: By | None = None,
     failures: str = "count",
@@ -383,8 +385,11 @@ def paired(
         values = np.where(failed, np.nan, values)
     names = names_of(frame, columns)
     groups = in_order(names)
+    if against is not None:
+        against = BETWEEN.join(map(str, against if isinstance(against, tuple) else [against]))
     if against is not None and against not in groups:
         raise ConfigurationError(f"against={against!r} is not a group. Groups: {', '.join(groups) or 'none'}.")
+    _warn_of_lost(frame, columns, shared, groups)
     pairs = [(b, a) for a, b in combinations(groups, 2)] if against is None else [(g, against) for g in groups if g != against]
     frame = frame.assign(**{_TASK: names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))})
     tasks = pd.factorize(frame[_TASK], sort=True)[0]  # sorted, so that the order of the rows changes no digit
@@ -397,6 +402,26 @@ def paired(
     for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
         row |= {"p_holm": adjusted, "different": None if adjusted is None else adjusted < 1 - level}
     return typed_frame([[row[name] for name in _PAIRED] for row in rows], _PAIRED)
+
+
+def _warn_of_lost(frame: pd.DataFrame, by: Sequence[str], shared: Sequence[str], groups: Sequence[str]) -> None:
+    """Warn of what would make the frame empty or smaller without a word."""
+    alone = frame[list(shared)].isna().any(axis=1).sum()
+    if alone:
+        warnings.warn(
+            f"lab.paired(): {counted(int(alone), 'run')} of {len(frame)} without {' or '.join(shared)} cannot be paired, and are "
+            "left out.",
+            AgentlabWarning,
+            stacklevel=3,
+        )
+    if len(groups) == 1:
+        several = [f"{name!r}" for name in ("agent", "model", "provider") if name in frame.columns and frame[name].nunique() > 1]
+        hint = f": pass by={several[0]}" if several else ""
+        warnings.warn(
+            f"lab.paired(): there is one group of {', '.join(by)}, {groups[0]!r}, so there are no pairs{hint}.",
+            AgentlabWarning,
+            stacklevel=3,
+        )
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -159,6 +159,11 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     different = different[different.duplicated(keys)]
     if len(different):
         name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
+        if keys == ["run_id"] and "step" in frame.columns:
+            raise ConfigurationError(
+                f"{name} occurs twice: the frame has one row per step. Pass one row per run, `results.runs` or "
+                'lab.frame(results, "runs").'
+            )
         raise ConfigurationError(
             f"{name} occurs twice, with different values. If these are two states of one run, keep the last: "
             f"frame.drop_duplicates({keys!r}, keep='last'). If they are different runs with the same name, from two experiments or "

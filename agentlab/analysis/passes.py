@@ -28,7 +28,7 @@ from agentlab.analysis.groups import (
     units_of,
     whole_runs,
 )
-from agentlab.analysis.intervals import checked_level, of_mean
+from agentlab.analysis.intervals import checked_level, of_mean, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
@@ -58,8 +58,8 @@ def pass_at_k(
     al., tau-bench, 2024). Columns, besides those of `by`:
 
     - `k`; `pass_at_k`, `pass_at_low`, `pass_at_high`; `pass_hat_k`, `pass_hat_low`, `pass_hat_high`: means over tasks
-    - `tasks`, `runs`: those in the figures; `too_few_runs`: tasks with fewer than k runs, which are left out; `unknown`: runs without
-      a known score, which are left out
+    - `tasks`, `runs`: those in the figures; `too_few_runs`: tasks with fewer than k runs, which are left out; `unknown`: runs whose
+      score or task is unknown, which are left out
     - `units`: independent units; `method`, `no_interval`: how the interval is computed, or why there is none
 
     Errors: ConfigurationError if columns are missing, or k is below 1.
@@ -88,7 +88,7 @@ def pass_at_k(
     rows, firsts = [], []
     for name in in_order(frame[_GROUP]):
         group = frame[frame[_GROUP] == name]
-        known = group[group[_VALUE].notna()]
+        known = group[group[_VALUE].notna() & group[task[0]].notna()]
         units = pd.Series(units_of(known, unit, _TASK), index=known[_TASK]).groupby(level=0).first()
         tasks = known.groupby(_TASK)[_VALUE].agg(["size", "sum"])
         for count in counts:
@@ -107,7 +107,9 @@ _TASK, _GROUP, _VALUE = "its task", "its group", "its success"
 def _figures(tasks: pd.DataFrame, units: pd.Series[Any], k: int, level: float, size: list[int]) -> list[Any]:
     of, figures, both = units.reindex(tasks.index).to_numpy(), list[Any](), []
     for every in (False, True):
-        one = of_mean(chances(tasks["size"], tasks["sum"], k, every=every), of, level=level, least=0.0, most=1.0)
+        each = chances(tasks["size"], tasks["sum"], k, every=every)
+        sure = np.isin(each, (0, 1)).all()
+        one = of_share(each, of, level=level) if sure else of_mean(each, of, level=level, least=0.0, most=1.0)
         figures += [one.value, one.low, one.high]
         both.append(one)
     method = next((one.method for one in both if one.method), None)

@@ -109,11 +109,17 @@ def power(
         )
     test, alpha = TTestPower(), 1 - level
     if difference is not None:
-        if difference == 0:
-            raise ConfigurationError("difference=0: no number of tasks finds it.")
+        if not isinstance(difference, int | float) or not np.isfinite(difference) or difference == 0:
+            raise ConfigurationError(
+                f"difference={difference!r}: pass a number other than 0, such as 0.1 for ten percentage points."
+            )
         size = abs(difference) / spread
-        needed = 2 if size > 100 else int(np.ceil(test.solve_power(size, alpha=alpha, power=power) - 1e-9))
-        return Power(max(2, needed), abs(difference), spread, power, level, pilot)
+        of_few = [
+            float(test.power(size, number, alpha)) for number in range(2, 7)
+        ]  # scipy's may be NaN if the difference is large
+        needed = next((number for number, found in enumerate(of_few, 2) if found >= power), 0)
+        needed = needed or int(np.ceil(test.solve_power(size, alpha=alpha, power=power) - 1e-9))
+        return Power(needed, abs(difference), spread, power, level, pilot)
     if tasks is None or isinstance(tasks, bool) or tasks < 2:
         raise ConfigurationError(f"tasks={tasks!r}: pass the number of tasks, at least 2, or the difference to find.")
     found = float(test.solve_power(None, nobs=tasks, alpha=alpha, power=power)) * spread
@@ -125,7 +131,7 @@ def _spread(runs: Any, what: str, by: By) -> tuple[float, int]:
     columns, given = columns_of(by), runs_of(runs, "lab.power")
     shared = [default_shared(given, columns)[0]]
     frame = whole_runs(each_once(checked(given, [*columns, what, *shared], "lab.power")))
-    values = floats(frame, what)
+    values = np.where(frame[shared[0]].notna(), floats(frame, what), np.nan)  # a run of an unknown task has no partner
     if what == "score" or what.startswith("score."):
         values = scores_of(values, failed_of(frame, "count"))
     keys = [names_of(frame, shared).rename("task"), names_of(frame, columns).rename("group")]

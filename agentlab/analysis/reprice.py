@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -37,13 +37,13 @@ _BY_GROUP: dict[str, Any] = {
 
 
 def reprice(
-    runs: Recordings | pd.DataFrame, models: str | object | Iterable[object], *, per: str = "group", at: datetime | None = None
+    runs: Recordings | pd.DataFrame, models: str | object | Iterable[object], *, per: str = "group", at: date | str | None = None
 ) -> pd.DataFrame:
     """Return what the recorded usage costs by the prices of other models: one row per recorded model and other model, or `per="run"`.
 
     `runs` is what `lab.frame` takes, or a frame with one row per step; `models` are `provider:model`, or `lab.Provider` objects. `at`
-    is the day of the prices, today by default. Prices that depend on the length of the prompt apply call by call; a frame has the sum
-    of a step's calls only, and neither tokens of audio and images nor further charges. Columns:
+    is the day of the prices, such as "2026-06-01", by default today. Prices that depend on the length of the prompt apply call by call;
+    a frame has the sum of a step's calls only, and neither tokens of audio and images nor further charges. Columns:
 
     - `provider`, `model` of the runs (with `per="run"`, `run_id` too); `at`, the other model
     - `cost_usd`: as recorded; `repriced_usd`; `difference_usd`, `ratio`: repriced minus, and divided by, the recorded cost. A sum with
@@ -53,7 +53,7 @@ def reprice(
 
     The usage of sub-agents is in rows of their own runs, and only if they are among `runs`.
 
-    Raises ConfigurationError for a model that is not `provider:model`, and for missing columns.
+    Raises ConfigurationError for a model that is not `provider:model`, for an `at` that is no day, and for missing columns.
 
     Example:
         >>> lab.reprice([result], ["openai:gpt-5.4-mini", "anthropic:claude-sonnet-4-6"])[["at", "cost_usd", "repriced_usd"]]
@@ -67,8 +67,7 @@ def reprice(
     if not others:
         raise ConfigurationError("models=[]: pass at least one, such as 'openai:gpt-5.4-mini'.")
     runs = [*runs] if isinstance(runs, Iterator) else runs
-    moment = at or datetime.now(UTC)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = _moment(at)
     steps = each_once(
         checked(steps_of(runs, "lab.reprice"), _NEEDED, "lab.reprice", "one row per step, lab.frame(results)"), ("run_id", "step")
     )
@@ -85,6 +84,17 @@ def reprice(
     for row in rows:
         groups.setdefault((row["provider"], row["model"], row["at"]), []).append(row)
     return typed_frame([_of_group(key, group) for key, group in groups.items()], _BY_GROUP)
+
+
+def _moment(at: date | str | None) -> datetime:
+    """Return the beginning of a day, or a moment as it is; without a time zone in UTC."""
+    try:
+        moment = datetime.fromisoformat(at) if isinstance(at, str) else datetime.now(UTC) if at is None else at
+    except ValueError:
+        raise ConfigurationError(f"at={at!r}: pass a day, such as '2026-06-01'.") from None
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

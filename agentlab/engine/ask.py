@@ -23,6 +23,7 @@ from agentlab.errors import (
     ReplayMissError,
 )
 from agentlab.limits.budget import TOTAL_OF
+from agentlab.limits.conditions import MaxOutputTokens
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.pricing import cost_of
@@ -377,10 +378,12 @@ def _warn_of_unknown_use(run: RunContext, settings: RunSettings, call: ModelCall
             f"{model} reported no usage, and Budget(missing_usage='fail') is set. "
             "Choose 'warn', 'estimate' or 'charge_cap' to continue without it."
         )
-    limits = _limits_on(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
+    unknown = ["tokens", *(["cost"] if call.cost.usd is None else []), *(["output"] if call.usage.output_tokens is None else [])]
+    limits = _limits_on(settings, *unknown)
     if limits:
+        part = "no" if call.usage.known_tokens == 0 else "only a part of the"
         warn_once(
-            f"{model} reports no usage, so only what is known counts toward {limits}. "
+            f"{model} reports {part} usage, so only what is known counts toward {limits}. "
             "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
         )
 
@@ -389,5 +392,7 @@ def _limits_on(settings: RunSettings, *totals: str) -> str:
     """Return the names of the limits that are set on these totals: fields of the budget, and leaves of the stop condition."""
     names = [name for name, total in TOTAL_OF.items() if total in totals and getattr(settings.budget, name) is not None]
     if settings.stop is not None:
-        names += [type(leaf).__name__ for leaf in settings.stop.leaves(that_count=True) if leaf.total in totals]
+        for leaf in settings.stop.leaves(that_count=True):
+            if ("output" if isinstance(leaf, MaxOutputTokens) else leaf.total) in totals:
+                names.append(type(leaf).__name__)
     return " and ".join(dict.fromkeys(names))

@@ -41,6 +41,7 @@ from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.records.result import STOP, advice_for
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
+from agentlab.transport.selection import check_used
 
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _ADVICE = {
@@ -150,8 +151,10 @@ class Model(Protocol):
 
 
 def check_key(model: Model, transport: Transport, middleware: Sequence[object]) -> None:
-    """Raise MissingKeyError if the agent has no key. With middleware there is no check: it may answer in place of the provider."""
+    """Raise MissingKeyError if the agent has no key, ConfigurationError if the run is not of the recording around the caller. With
+    middleware there is no check: it may answer in place of the provider."""
     if isinstance(model, HttpModel) and transport.needs_key and not middleware:
+        check_used(transport)
         model.check_key()
 
 

@@ -177,8 +177,7 @@ class Worker(Generic[S_co, Outcome]):
         try:
             future.result()
         except BaseException:  # an interrupt, or an error of the run
-            self.steps.cancel()
-            self.steps.ended.wait(INTERRUPT_GRACE_S)
+            self._cancel_now()
             raise
 
     def start_here(self) -> None:
@@ -201,7 +200,7 @@ class Worker(Generic[S_co, Outcome]):
         self._in_background(self.step)
 
     def wait(self, timeout_s: float | timedelta | None = None) -> Outcome | None:
-        """Block until the end and return the outcome; None after `timeout_s`."""
+        """Block until the end and return the outcome; None after `timeout_s`. An interrupt ends the work, as it does with `start`."""
         steps = self.steps
         if steps.is_waiting and not steps.affinity.is_busy:
             return steps.outcome
@@ -209,7 +208,11 @@ class Worker(Generic[S_co, Outcome]):
             if self._home is None and not steps.affinity.is_busy and timeout_s is None:
                 raise ConfigurationError(steps.not_started)
             self.refuse_to_block("wait()")
-        steps.ended.wait(in_seconds(timeout_s))
+        try:
+            steps.ended.wait(in_seconds(timeout_s))
+        except KeyboardInterrupt:
+            self._cancel_now()
+            raise
         return steps.outcome if steps.has_ended else None
 
     def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
@@ -240,6 +243,10 @@ class Worker(Generic[S_co, Outcome]):
             self._release(claimed)
 
     # Helpers ----------------------------------------------------------------------------------------------------------------
+
+    def _cancel_now(self) -> None:
+        self.steps.cancel()
+        self.steps.ended.wait(INTERRUPT_GRACE_S)
 
     async def _drive(self) -> Outcome:
         steps = self.steps

@@ -10,7 +10,8 @@ import pandas as pd
 
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.interop.rows import Imported, score_columns
+from agentlab.interop.rows import Imported, score_columns, terminated_by
+from agentlab.model.finish_reasons import StopReason
 from agentlab.records.columns import CALL_COLUMNS, RUN_COLUMNS, STEP_COLUMNS, TOOL_COLUMNS, Column
 from agentlab.records.frames import array
 from agentlab.storage.store import Store
@@ -211,11 +212,15 @@ def _runs_of(steps: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run_id, group in groups:
         last = group.iloc[-1]
+        stop = last["stop_reason"]
+        terminated = terminated_by(StopReason(stop)) if isinstance(stop, str) and stop in set(StopReason) else None
         rows.append({
             "run_id": run_id,
             "provider": last["provider"],
             "model": last["model"],
-            "stop_reason": last["stop_reason"],
+            "stop_reason": stop,
+            "terminated": terminated,
+            "truncated": None if terminated is None else not terminated,
             "steps": last["step"],
             **{name: group[name].sum(skipna=False) for name in ("calls", "total_tokens", "cost_usd", *_CHILD)},
             "elapsed_s": last["started_s"] + last["duration_s"],

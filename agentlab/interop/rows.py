@@ -27,6 +27,13 @@ from agentlab.records.frames import SHOWN, any_array, array, table_of
 _TERMINATED = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
 _EITHER = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)
 """Either terminated or truncated: it depends on who stopped the run, or on the condition, which is not in a record."""
+
+
+def terminated_by(stop: StopReason | None) -> bool | None:
+    """Return True if a run with this stop reason ended by itself, False if it was cut off; None if the reason does not decide it."""
+    return None if stop is None or stop in _EITHER else stop in _TERMINATED
+
+
 UNKNOWN_USAGE, UNKNOWN_COST = Usage(), Cost()
 
 
@@ -212,7 +219,7 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
     for child in [*run.children, *(child for step in run.steps for child in step.children)]:
         below.add(used.get(child, _Sums()))
     cost = summed_cost([step.cost for step in run.steps]) if run.steps else run.cost
-    stop = run.stop_reason
+    stop, terminated = run.stop_reason, terminated_by(run.stop_reason)
     text = run.text or next((step.text for step in reversed(run.steps) if step.text), None)
     return {
         "run_id": run.run_id,
@@ -224,8 +231,8 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
         "model": run.model or next((step.model for step in run.steps if step.model), None),
         "prompt": run.prompt,
         "stop_reason": _word(stop),
-        "terminated": None if stop is None or stop in _EITHER else stop in _TERMINATED,
-        "truncated": None if stop is None or stop in _EITHER else stop not in _TERMINATED,
+        "terminated": terminated,
+        "truncated": None if terminated is None else not terminated,
         "stopped_by_condition": True if stop is StopReason.STOP_CONDITION else None,
         "detail": run.detail,
         "steps": (run.steps[-1].number or len(run.steps)) if run.steps else None,

@@ -351,14 +351,29 @@ def as_text(value: object) -> str:
     except pydantic_core.PydanticSerializationError as error:
         if _Held.__name__ in str(error):
             raise ValueError("images and files cannot be inside a dict: return a list of texts and parts.") from None
-        raise
+        known = _without_missing(value)
+        if known is value:  # and not to be read again, as a generator could not be
+            raise
+        return pydantic_core.to_json(known, fallback=_as_python).decode()
 
 
 def _as_python(value: Any) -> object:
     """Return a number or an array of numpy, which a sum of a column is, as Python's. Raises TypeError for anything else."""
     if hasattr(type(value), "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    advice = " inside another value: return it by itself or in a list" if hasattr(type(value), "itertuples") else ""
+    raise TypeError(f"{type(value).__name__} is no JSON{advice}")
+
+
+def _without_missing(value: object) -> object:
+    """Return the value with None for pandas' NaT, which pydantic takes for a date, and its NA; itself if there are none."""
+    if type(value).__name__ in ("NaTType", "NAType"):
+        return None
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    known = [_without_missing(one) for one in inside]
+    if all(one is before for one, before in zip(known, inside, strict=True)):
+        return value
+    return dict(zip(value, known, strict=True)) if isinstance(value, Mapping) else known
 
 
 def as_content(value: object) -> tuple[str, tuple[Part, ...]]:
@@ -387,7 +402,8 @@ def as_table(value: object) -> str | None:
     if not hasattr(frame, "itertuples"):
         return None
     index = frame.index
-    names = [] if type(index).__name__ == "RangeIndex" else ["" if name is None else name for name in index.names]
+    only_numbers = type(index).__name__ == "RangeIndex" and (index.name, index.start, index.step) == (None, 0, 1)
+    names = [] if only_numbers else ["" if name is None else name for name in index.names]
     rows: list[Iterable[object]] = [[*names, *frame.columns], ["---"] * (len(names) + frame.shape[1])]
     for row in frame.head(MOST_ROWS).itertuples(index=bool(names), name=None):
         rows.append([*row[0], *row[1:]] if len(names) > 1 else row)

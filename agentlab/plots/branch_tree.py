@@ -94,7 +94,7 @@ def _members(runs: object) -> Sequence[RunNode[Any]]:
     elif isinstance(runs, RunResult):
         runs = [runs]
     runs = getattr(runs, "loaded", runs)
-    if not isinstance(runs, Iterable) or isinstance(runs, str | bytes):
+    if not isinstance(runs, Iterable) or isinstance(runs, str | bytes | pd.DataFrame):
         raise ConfigurationError(f"lab.plots.tree() cannot show {type(runs).__name__}: {ADVICE}.")
     several = list(runs)
     for one in several:

@@ -48,9 +48,9 @@ def frontier_data(
 ) -> pd.DataFrame:
     """Return the cost and success of each group, and whether it is on the Pareto frontier: one row per group.
 
-    Columns: those of `cost_success_data`; `efficient`: True if no other group has at least as much success for at most as much cost;
-    `efficient_share`: the share of 1,000 resamples in which it is (NA for fewer than 5 units). A resample draws the independent units
-    with replacement, the same for all groups (cluster bootstrap).
+    Columns: those of `cost_success_data`; `efficient`: True if no other group has as much success for less, or more for as much (NA:
+    its cost or success is unknown); `efficient_share`: the share of 1,000 resamples in which it is (NA for all if a group has fewer
+    than 5 units). A resample draws the independent units with replacement, the same for all groups (cluster bootstrap).
 
     With `band=True`, return the band of the frontier instead: at each `cost`, up to the next row, the most success that can be had for
     it is between `low` and `high`. The band is from the intervals of the groups that have both, at a level at which all of them hold
@@ -72,15 +72,18 @@ def frontier_data(
     table = cost_success_of(groups)
     cost, rate = (table[name].to_numpy(dtype=float, na_value=np.nan) for name in ("cost", "rate"))
     table["efficient"] = pd.array(_efficient(cost, rate), dtype="boolean")
+    table.loc[np.isnan(cost) | np.isnan(rate), "efficient"] = pd.NA
     table["efficient_share"] = pd.array(_shares(runs, by, table, success_at, unit), dtype="Float64")
     return table
 
 
 def _efficient(cost: Any, rate: Any) -> Any:
+    """Return True for the groups on the frontier: several, if they are equal."""
     known = ~np.isnan(cost) & ~np.isnan(rate)
-    found = np.zeros(len(cost), bool)
-    found[known] = on_the_frontier(cost[known], rate[known])
-    return found
+    first = np.zeros(len(cost), bool)
+    first[known] = on_the_frontier(cost[known], rate[known])
+    points = {*zip(cost[first], rate[first], strict=True)}
+    return np.array([point in points for point in zip(cost, rate, strict=True)], bool)
 
 
 def _shares(
@@ -91,11 +94,17 @@ def _shares(
     frame = frame[has_ended(frame)].reset_index(drop=True)
     units = np.unique(units_of(frame, unit), return_inverse=True)[1]
     size, names = len(np.unique(units)), list(table["group"])
-    if size < MIN_UNITS:
+    if not size:
         return [None] * len(names)
     codes = pd.Categorical(names_of(frame, columns_of(by)), categories=names).codes
     rate = successes_of(frame, str(table["measure"].iloc[0]), success_at, failed_of(frame, "count"))
     weights = np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), RESAMPLES)
+
+    cost = floats(frame, "cost_usd")
+    known = ~np.isnan(cost) & ~np.isnan(rate)
+    there = [len(np.unique(units[known & (codes == code)])) for code in range(len(names))]
+    if not any(there) or min(filter(None, there)) < MIN_UNITS:
+        return [None] * len(names)
 
     def means(values: Any) -> Any:
         """Return the mean of each group in each resample."""
@@ -106,8 +115,8 @@ def _shares(
         with np.errstate(all="ignore"):
             return (weights @ sums) / (weights @ counts)
 
-    on_it = [_efficient(*both) for both in zip(means(floats(frame, "cost_usd")), means(rate), strict=True)]
-    return [float(share) for share in np.mean(on_it, axis=0)]
+    on_it = [_efficient(*both) for both in zip(means(cost), means(rate), strict=True)]
+    return [float(share) if count else None for share, count in zip(np.mean(on_it, axis=0), there, strict=True)]
 
 
 def _band(table: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +163,7 @@ def frontier(
     if data.empty:
         return ax
     right = ax.get_xlim()[1]
-    front = data[data["efficient"]].sort_values("cost")
+    front = data[data["efficient"].fillna(False)].sort_values("cost")
     line: dict[str, Any] = {"color": look.TEXT, "linewidth": 1.6}
     handles: list[Row] = []
     if len(front):
@@ -175,6 +184,8 @@ def frontier(
         words = (
             f"on the frontier in {share:.0%}\nof {RESAMPLES:,} resamples" if not pd.isna(share) else "too few units\nto resample"
         )
+        if pd.isna(row["efficient"]):
+            words = "cost or success unknown"
         its = looks[name, ""]
         point = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
         handles.append((point, f"{look.shorten(name)}\n{words}\n{counted(row['units'], 'independent unit')}"))

@@ -368,15 +368,18 @@ def _explain_hollow(ax: Axes, meaning: str) -> None:
 # Stop reasons -----------------------------------------------------------------------------------------------------------------
 
 
-TERMINATED, TRUNCATED, NOT_ENDED = "terminated", "truncated", "not_ended"
-FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), NOT_ENDED: (look.TEXT, "....")}
+TERMINATED, TRUNCATED, ENDED, NOT_ENDED = "terminated", "truncated", "ended", "not_ended"
+FILLS = {
+    TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), ENDED: (look.BLUE, "xxxx"), NOT_ENDED: (look.TEXT, "....")
+}  # fmt: skip
 
 
 def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> pd.DataFrame:
     """Return the number of runs per stop reason for each provider, or for each group by other columns.
 
-    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`), `stop_reason` (NA: not ended) and `runs`, a count of at
-    least 1. Providers are in the order of their first run. With `by`, the first column is called `group`.
+    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`; `ended`: unknown which of the first two), `stop_reason`
+    (NA: not ended) and `runs`, a count of at least 1. Providers are in the order of their first run. With `by`, the first column is
+    called `group`.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -391,7 +394,7 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
     group, reason = names_of(runs, columns), texts(runs, "stop_reason").fillna("")
     terminated, truncated = (numbers(runs, name).fillna(0) == 1 for name in ("terminated", "truncated"))
     counts = Counter(
-        (name, TERMINATED if finished else TRUNCATED if cut_off else NOT_ENDED, why)
+        (name, TERMINATED if finished else TRUNCATED if cut_off else ENDED if why else NOT_ENDED, why)
         for name, finished, cut_off, why in zip(group, terminated, truncated, reason, strict=True)
     )
     groups, outcomes, reasons = list(dict.fromkeys(group)), list(FILLS), [*map(str, StopReason)]

@@ -31,6 +31,7 @@ from agentlab.records.provenance import LazySetup, as_dict, this_process
 from agentlab.records.result import Out
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
+from agentlab.storage.sqlite import IN_MEMORY
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, store_note, writer_text
 from agentlab.subagent import SubAgent
 
@@ -307,10 +308,17 @@ class Store(Displayable):
         self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
         self._note_process(run)
         self._writers[run_id] = writer
-        others = run.agent.observers
-        run.timeline.observers = (*[one for one in others if one is not self], writer)
+        others = [one for one in run.agent.observers if not self._is_of_my_place(one)]
+        run.timeline.observers = (*others, writer)
         run.timeline.inherit(self)
         return run
+
+    def _is_of_my_place(self, observer: object) -> bool:
+        """True for this store, and for another one of the same file: in a notebook, the cell that opens it was run again."""
+        if observer is self or not isinstance(observer, Store):
+            return observer is self
+        path = getattr(self.storage, "path", IN_MEMORY)
+        return path != IN_MEMORY and getattr(observer.storage, "path", None) == path
 
     def _note_process(self, run: Run) -> None:
         """Store the process that resumes a run, if its versions or its commit differ from those before."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentlab._internal.lazy import asyncio
-from agentlab.errors import ProviderConnectionError
+from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded
 
 if TYPE_CHECKING:
@@ -60,6 +60,16 @@ def current() -> Transport:
 def is_chosen() -> bool:
     """True if there is a `replay` or a `record` around the caller."""
     return bool(_stack.get())
+
+
+def check_used(transport: Transport) -> None:
+    """Raise ConfigurationError if a run asks the live model although a `replay` or a `record` is around the caller."""
+    if is_chosen() and not isinstance(transport, Switch) and transport is _live():
+        block = f"with lab.{'record' if isinstance(current(), Record) else 'replay'}(…)"
+        raise ConfigurationError(
+            f"The run was created before `{block}`, so it would ask the live model, and nothing would be recorded or replayed: create "
+            "it in the block, or start it outside."
+        )
 
 
 class Switch:

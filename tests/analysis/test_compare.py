@@ -236,7 +236,8 @@ def test_the_differences_per_task_are_available() -> None:
     assert found["prompt_id"].to_list() == ["t0", "t1", "t2", "t3"] * 3 and found["unit"].to_list() == [0, 1, 2, 3] * 3
     by_pair = lab.paired(runs, "score", "agent", on=["prompt_id"])
     assert found.groupby(["group", "against"], sort=False)["difference"].mean().to_list() == pytest.approx(by_pair["difference"])
-    assert lab.paired(runs[:2], "score", "agent", per="task").empty
+    with pytest.warns(errors.AgentlabWarning, match="one group of agent, 'a0', so there are no pairs"):
+        assert lab.paired(runs[:2], "score", "agent", per="task").empty
 
 
 def test_pairing_removes_the_spread_between_prompts() -> None:
@@ -283,9 +284,26 @@ def test_booleans_are_paired_as_1_and_0() -> None:
 def test_a_run_without_a_prompt_makes_no_pair() -> None:
     runs = runs_of(["a", "b"], prompt_id=[None, None], total_tokens=[1, 2])
 
-    found = lab.paired(runs, "total_tokens")
+    with pytest.warns(errors.AgentlabWarning, match="2 runs of 2 without prompt_id cannot be paired, and are left out"):
+        found = lab.paired(runs, "total_tokens")
     assert len(found) == 1
     assert (found["pairs"].item(), found["no_interval"].item()) == (0, "no complete pair")
+
+
+def test_groups_may_be_numbers_or_several_columns_and_one_group_alone_is_named() -> None:
+    runs = pd.DataFrame(
+        [{"agent": a, "model": "m", "prompt_id": f"p{i}", "cost_usd": a * (1 + i % 3)} for a in (1, 2) for i in range(6)]
+    )
+    assert lab.paired(runs, "cost_usd", "agent", against=1)["against"].item() == "1"
+    assert lab.paired(runs, "cost_usd", ["model", "agent"], against=("m", 2))["against"].item() == "m · 2"
+    with pytest.warns(errors.AgentlabWarning, match="one group of model, 'm', so there are no pairs: pass by='agent'"):
+        assert lab.paired(runs, "cost_usd", "model").empty
+
+
+def test_a_frame_of_steps_is_no_frame_of_runs() -> None:
+    steps = pd.DataFrame({"run_id": ["x", "x"], "step": [1, 2], "provider": "a", "prompt_id": "p", "cost_usd": [0.1, 0.2]})
+    with pytest.raises(errors.ConfigurationError, match="run_id='x' occurs twice: the frame has one row per step"):
+        lab.paired(steps, "cost_usd")
 
 
 def test_identical_differences_have_no_interval() -> None:

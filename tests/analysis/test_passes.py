@@ -23,7 +23,7 @@ def test_the_chances_are_those_of_all_subsets(case: tuple[int, int, int]) -> Non
         assert chances([runs], [successes], k, every=every)[0] == pytest.approx(sum(map(what, drawn)) / len(drawn))
 
 
-def frame(rows: list[tuple[str, str, Any, str]]) -> pd.DataFrame:
+def frame(rows: list[tuple[str, str | None, Any, str]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["agent", "prompt_id", "score", "stop_reason"])
 
 
@@ -47,6 +47,22 @@ def test_the_interval_counts_tasks() -> None:
     assert one["units"] == one["tasks"] == 30
     assert 0 <= one["pass_at_low"] < one["pass_at_k"] < one["pass_at_high"] <= 1
     assert one["method"] == "t or Hall"
+
+
+def test_one_run_per_task_has_the_interval_of_a_share() -> None:
+    runs = frame([("a", f"t{n}", int(n < 3), "completed") for n in range(10)])
+    one, share = (
+        lab.pass_at_k(runs).iloc[0],
+        lab.summary(runs.assign(terminated=True, total_tokens=1, cost_usd=1), by="agent").iloc[0],
+    )
+    assert (one["pass_at_low"], one["pass_at_high"]) == (share["success_low"], share["success_high"])
+    assert one["method"] == "Clopper-Pearson"
+
+
+def test_runs_of_unknown_tasks_are_left_out_and_counted() -> None:
+    runs = frame([("a", "x", 1, "completed"), ("a", None, 0, "completed"), ("a", None, 0, "completed")])
+    one = lab.pass_at_k(runs).iloc[0]
+    assert (one["pass_at_k"], one["tasks"], one["runs"], one["unknown"]) == (1, 1, 1, 2)
 
 
 @pytest.mark.parametrize("k", [0, True, 1.5, ()])

@@ -54,6 +54,17 @@ def test_the_spread_is_that_of_the_differences_per_task() -> None:
     assert "estimated from 40 tasks" in repr(found)
 
 
+@pytest.mark.parametrize(("difference", "power", "tasks"), [(10, 0.8, 3), (5, 0.8, 2), (0.01, 0.04, 2)])
+def test_a_large_difference_and_a_low_power_need_few_tasks(difference: float, power: float, tasks: int) -> None:
+    assert tasks <= lab.power(spread=0.5, difference=difference, power=power).tasks <= tasks + 1
+
+
+def test_a_run_of_an_unknown_task_has_no_partner() -> None:
+    known = pd.DataFrame({"agent": ["a"] * 6 + ["b"] * 6, "prompt_id": [*"uvwxyz"] * 2, "score": [1, 0, 1, 1, 0, 1] + [0] * 6})
+    more = pd.concat([known, known.assign(prompt_id=None, score=1)])
+    assert lab.power(more, difference=0.2).spread == lab.power(known, difference=0.2).spread
+
+
 def test_invalid_questions_are_refused() -> None:
     few = pd.DataFrame({"agent": [*"aabb"], "prompt_id": [*"xyxy"], "score": [1, 0, 0, 1]})
     for ask, message in (
@@ -61,7 +72,8 @@ def test_invalid_questions_are_refused() -> None:
         (lab.power, "pass runs of at least two groups"),
         (lambda: lab.power(spread=0.5), "pass the number of tasks"),
         (lambda: lab.power(spread=0.5, tasks=5, difference=0.1), "Pass difference or tasks"),
-        (lambda: lab.power(spread=0.5, difference=0), "no number of tasks finds it"),
+        (lambda: lab.power(spread=0.5, difference=0), "difference=0: pass a number other than 0"),
+        (lambda: lab.power(spread=0.5, difference="10%"), "difference='10%': pass a number"),  # type: ignore[arg-type]
         (lambda: lab.power(spread=0.5, difference=0.1, power=80), "power=80"),
     ):
         with pytest.raises(ConfigurationError, match=message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import genai_prices
@@ -160,6 +160,16 @@ def test_assumptions_are_named() -> None:
 def test_a_provider_of_ones_own_address_is_priced_by_it() -> None:
     local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gpt-5.4-mini")
     assert lab.reprice(steps(), local, at=AT)["repriced_usd"].isna().all()
+
+
+def test_the_day_of_the_prices_may_be_a_date_or_text() -> None:
+    of = [
+        lab.reprice(steps(), "openai:gpt-5.4-mini", at=at)["repriced_usd"].tolist()
+        for at in (date(2026, 6, 1), "2026-06-01", datetime(2026, 6, 1))
+    ]
+    assert of[0] == of[1] == of[2]
+    with pytest.raises(ConfigurationError, match="at='yesterday': pass a day, such as '2026-06-01'"):
+        lab.reprice(steps(), "openai:gpt-5.4-mini", at="yesterday")
 
 
 @pytest.mark.parametrize("models", ["gpt-5.4-mini", "openai:", [5], []])

@@ -682,7 +682,12 @@ def test_a_real_interrupt_while_a_tool_blocks() -> None:
     assert_is_whole(run)
 
 
-def test_an_interrupt_during_start_propagates_with_the_step_recorded() -> None:
+@pytest.mark.parametrize("way", ["start", "wait"])
+def test_an_interrupt_while_the_program_waits_ends_the_run_with_the_step_recorded(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "wait":
+        monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")  # then start() returns at once
     main_thread = threading.main_thread().ident
     assert main_thread is not None
 
@@ -698,7 +703,7 @@ def test_an_interrupt_during_start_propagates_with_the_step_recorded() -> None:
 
     run = agent([call("long"), "end"], tools=[long]).run("go", observers=[press])
     with pytest.raises(KeyboardInterrupt):
-        run.start()
+        run.start().wait()
     assert run.result is not None
     assert run.result.stop_reason is StopReason.CANCELLED
     assert run.history[-1].tool_results[0].error == "interrupted"

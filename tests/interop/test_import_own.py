@@ -91,6 +91,10 @@ def test_steps_alone_give_their_runs(tmp_path: Path) -> None:
     ours = lab.frame(results, "runs")
     for name in ("run_id", "stop_reason", "steps", "calls", "total_tokens", "cost_usd", "child_tokens"):
         assert known(found.runs[name]) == known(ours[name]), name
+    decided = ~found.runs["stop_reason"].isin(["stop_condition", "explicit_stop"])  # either, which only the run knew
+    for name in ("terminated", "truncated"):
+        assert known(found.runs[name][decided]) == known(ours[name][decided]), name
+        assert found.runs[name][~decided].isna().all()
     assert found.steps["model"].isna().all()
     assert found.steps["known_tokens"].to_list() == lab.frame(results)["known_tokens"].to_list()
     assert "mine" in " ".join(found.notes)

@@ -619,8 +619,11 @@ def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None
 
 def test_without_usage_a_token_condition_warns_too() -> None:
     run = run_of([say("end", tokens=(None, None))], stop=MaxTokensUsed(5) | (MaxCost(1) & StepCountIs(1)))
-    with pytest.warns(AgentlabWarning, match="counts toward MaxTokensUsed and MaxCost"):
+    with pytest.warns(AgentlabWarning, match="reports no usage, .* counts toward MaxTokensUsed and MaxCost"):
         go(_end(run))
+    with pytest.warns(AgentlabWarning, match="reports only a part of the usage, .* counts toward MaxOutputTokens"):
+        go(_end(run_of([say("end", tokens=(5, None))], stop=lab.MaxOutputTokens(5))))
+    go(_end(run_of([say("end", tokens=(None, 5))], stop=lab.MaxOutputTokens(5))))  # what counts is known: no warning
 
 
 def test_without_a_price_a_cost_limit_warns_once() -> None:

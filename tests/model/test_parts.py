@@ -164,6 +164,11 @@ TABLES: dict[str, tuple[Any, list[str]]] = {
         pd.DataFrame({"t": [1 / 3, None]}, index=pd.Index(["Graz", "a\nb"], name="city")),
         ["| city | t |", "| --- | --- |", "| Graz | 0.3333333333333333 |", "| a b | nan |"],
     ),
+    "numbers that mean something": (
+        pd.DataFrame({"n": [7, 8]}, index=pd.RangeIndex(2020, 2022, name="year")),
+        ["| year | n |", "| --- | --- |", "| 2020 | 7 |", "| 2021 | 8 |"],
+    ),
+    "the last rows": (pd.DataFrame({"n": [7, 8]}).tail(1), ["|  | n |", "| --- | --- |", "| 1 | 8 |"]),
     "two levels": (
         pd.DataFrame({"n": [1, 2], "m": [3, 4]}).set_index(["n", "m"]).assign(x="y"),
         ["| n | m | x |", "| --- | --- | --- |", "| 1 | 3 | y |", "| 2 | 4 | y |"],

@@ -494,6 +494,10 @@ RETURNS: dict[str, tuple[Any, str]] = {
     "generator": (lazily(False), "[1]"),
     "sum of a column": (pd.Series([1, 2]).sum(), "3"),
     "comparison of a column": ({"any": pd.Series([1, 2]).gt(1).any()}, '{"any":true}'),
+    "missing": (
+        [{"at": pd.NaT, "n": pd.NA}, {"at": pd.Timestamp("2027-06-12")}],
+        '[{"at":null,"n":null},{"at":"2027-06-12T00:00:00"}]',
+    ),
     "array": ({"values": [np.arange(4).reshape(2, 2)]}, '{"values":[[[0,1],[2,3]]]}'),
 }
 

@@ -77,13 +77,24 @@ def test_a_frontier_of_few_units_has_neither_shares_nor_band() -> None:
     assert "too few units to resample of 4 independent units" in lab.plots.frontier(runs, "agent").alt  # type: ignore[attr-defined]
 
 
-def test_a_group_of_unknown_cost_is_not_on_the_frontier() -> None:
+def test_whether_a_group_of_unknown_cost_is_on_the_frontier_is_unknown() -> None:
     runs = drawn(1)
     runs.loc[runs["agent"] == "large", "cost_usd"] = None
     found = frontier_data(runs, "agent").set_index("group")
 
-    assert not found.loc["large", "efficient"] and found.loc["large", "efficient_share"] == 0
+    assert found.loc["large", ["efficient", "efficient_share"]].isna().all()
     assert found.loc["small", "efficient"]
+    assert "large cost or success unknown of" in lab.plots.frontier(runs, "agent").alt  # type: ignore[attr-defined]
+
+
+def test_equal_groups_are_on_the_frontier_together_and_a_group_of_few_units_gives_no_shares() -> None:
+    runs = pd.concat([drawn(1).query("agent == 'small'").assign(agent=name) for name in "abc"], ignore_index=True)
+    found = frontier_data(runs, "agent")
+    assert found["efficient"].all() and (found["efficient_share"] == 1).all()
+
+    few = pd.concat([runs[runs["agent"] == "a"], runs[runs["agent"] == "b"].head(1).assign(cost_usd=0.00001)])
+    assert frontier_data(few, "agent")["efficient_share"].isna().all()
+    assert frontier_data(few.head(0), "agent").empty
 
 
 def test_the_picture_tells_frontier_band_shares_and_methods() -> None:

@@ -188,6 +188,7 @@ def test_stop_reasons_are_counted_by_provider_and_outcome() -> None:
         ("one", True, "stop_condition"),
         ("one", True, "completed"),
         ("one", False, "a_new_reason"),
+        ("one", None, "explicit_stop"),
     )
 
     assert [tuple(listed(row)) for row in stop_reasons_data(runs).itertuples(index=False)] == [
@@ -196,6 +197,7 @@ def test_stop_reasons_are_counted_by_provider_and_outcome() -> None:
         ("one", "terminated", "stop_condition", 1),
         ("one", "truncated", "stop_condition", 1),
         ("one", "truncated", "a_new_reason", 1),
+        ("one", "ended", "explicit_stop", 1),
         ("one", "not_ended", None, 1),
     ]
 

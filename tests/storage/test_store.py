@@ -249,6 +249,16 @@ def test_a_run_resumes_where_it_was_cut_short(store: Store, path: Path) -> None:
         assert other.run_ids() == [run_id]
 
 
+def test_a_run_of_an_agent_with_an_earlier_store_of_the_same_file_resumes_without_a_warning(store: Store, path: Path) -> None:
+    """In a notebook, the cell that opens the store is run again, and the agent still has the store before."""
+    run_id = abandoned(store, 2)
+    with Store(path) as opened_again:
+        result = go(taken(opened_again.resume(run_id, until_five(store)), 4)).result
+        assert result is not None and opened_again.unsaved == {}
+        assert opened_again.state(run_id) == "ended"
+        assert_kept(opened_again, result)
+
+
 def test_a_run_may_be_resumed_repeatedly_and_only_the_last_is_stored(store: Store) -> None:
     run_id = abandoned(store, 1)
     first = store.resume(run_id, until_five(store))

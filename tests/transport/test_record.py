@@ -13,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+import agentlab as lab
 from agentlab.errors import ProviderConnectionError
 from agentlab.transport import Record, RecordTransport, current, record, replay
 from agentlab.transport.cassette import load_cassette
@@ -28,6 +29,15 @@ AUTH = {"Authorization": f"Bearer {KEY}"}
 
 def written(path: Path) -> str:
     return "".join(file.read_text("utf-8") for file in sorted(path.rglob("*")) if file.is_file())
+
+
+def test_a_run_of_before_the_block_is_refused_in_it(tmp_path: Path) -> None:
+    model = lab.Provider("openai", model="m", base_url="http://127.0.0.1:9", api_key="sk-fake")
+    for block, name in ((lab.replay("sample:trip"), "replay"), (lab.record(tmp_path / "new"), "record")):
+        run = lab.Agent(model).run("q")
+        with block, pytest.raises(lab.errors.ConfigurationError, match=rf"created before `with lab.{name}"):
+            run.start()
+        assert len(run.history) == 0 and run.result is None
 
 
 def test_a_recording_replays_the_same(base: str, tmp_path: Path, provider: Server) -> None:
