@@ -23,11 +23,6 @@ settings.register_profile(
 settings.load_profile("agentlab")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks that are used in one folder only."""
-    config.addinivalue_line("markers", "own_page: a browser test that needs a separate page and kernel")
-
-
 @pytest.hookimpl(trylast=True)  # after each folder has marked its tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the files in the order in which the workers take them."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from .desk import Desk, context_of
+from .desk import Desk, SharedNotebook7, context_of
 from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
 from .marimo_page import Marimo, MarimoPage
@@ -119,8 +119,16 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def desk(jupyter: JupyterLab, browser: Browser) -> Iterator[Desk]:
-    """The shared page and kernel."""
+    """The shared page and kernel of JupyterLab."""
     shared = Desk(browser, jupyter)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(scope="package")
+def desk7(notebook7: Notebook7, browser: Browser) -> Iterator[Desk]:
+    """Those of Notebook 7."""
+    shared = Desk(browser, notebook7, SharedNotebook7)
     yield shared
     shared.close()
 
@@ -129,25 +137,16 @@ def desk(jupyter: JupyterLab, browser: Browser) -> Iterator[Desk]:
 def lab(desk: Desk, request: pytest.FixtureRequest) -> Iterator[LabPage]:
     """A JupyterLab page in which the test opens its notebook; if the test fails, its screenshot and both logs are kept.
 
-    It is shared and reset between tests. A test marked `own_page` has its own page and kernel, since it reloads the page, measures
-    it, or leaves the kernel in disorder.
+    It is shared and reset between tests.
     """
-    if request.node.get_closest_marker("own_page"):
-        with fresh_page(LabPage, desk.jupyter, desk.browser, request, keep=desk.session_id) as page:
-            yield page
-        return
-    shared = desk.lend()
-    yield shared
-    try:
-        keep_if_failed(shared, desk.jupyter, request)
-    finally:
-        desk.take_back(broken=request.node.stash.get(failed, True))
+    with lent(desk, request) as page:
+        yield page
 
 
 @pytest.fixture
-def notebook_page(notebook7: Notebook7, browser: Browser, request: pytest.FixtureRequest) -> Iterator[LabPage]:
+def notebook_page(desk7: Desk, request: pytest.FixtureRequest) -> Iterator[LabPage]:
     """The same in Notebook 7."""
-    with fresh_page(LabPage, notebook7, browser, request) as page:
+    with lent(desk7, request) as page:
         yield page
 
 
@@ -173,19 +172,29 @@ def marimo_app(marimo_apps: Marimo, browser: Browser, request: pytest.FixtureReq
 
 
 @contextlib.contextmanager
+def lent(desk: Desk, request: pytest.FixtureRequest) -> Iterator[LabPage]:
+    """The shared page, for one test."""
+    page = desk.lend()
+    yield page
+    try:
+        keep_if_failed(page, desk.jupyter, request)
+    finally:
+        desk.take_back(broken=request.node.stash.get(failed, True))
+
+
+@contextlib.contextmanager
 def fresh_page(
     kind: Callable[[Page, Server], APage],
     server: Server,
     browser: Browser,
     request: pytest.FixtureRequest,
-    keep: str | None = None,
 ) -> Iterator[APage]:
     """A new page; files that explain a failure are kept."""
     page = kind(context_of(server, browser).new_page(), server)
     yield page
     keep_if_failed(page, server, request)
     page.page.close()
-    server.tidy(keep)
+    server.tidy()
 
 
 def keep_if_failed(page: WidgetPage, server: JupyterServer, request: pytest.FixtureRequest) -> None:

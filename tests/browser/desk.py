@@ -1,8 +1,8 @@
-"""One page with JupyterLab open and one kernel, lent to one test after another: loading Lab and starting a kernel take longer
-than most tests.
+"""One page with JupyterLab open, one notebook in it and one kernel, lent to one test after another: loading Lab, opening a notebook
+and starting a kernel take longer than most tests.
 
-A test finds the same state as in a new page: no open notebook, the light theme, a kernel without names, widgets or runs. State that
-cannot be reset is discarded, and the next test gets a new page.
+A test finds the same state as in a new page: the cells of its notebook only, the light theme, a kernel without names, widgets or
+runs. State that cannot be reset is discarded, and the next test gets a new page.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from end_and_forget import END_AND_FORGET
 from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
 from .jupyter import KERNEL_NAME, JupyterLab, JupyterServer
@@ -20,35 +21,6 @@ from .lab_page import LIGHT, NOTEBOOK, OPEN_TIMEOUT_S, LabPage
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 KERNEL_TIMEOUT_S = 30
-
-END_AND_FORGET = """
-def __end_and_forget():
-    import gc, sys, threading, time
-    lab, view = map(sys.modules.get, ("agentlab", "agentlab.notebook.live_view"))
-    known = gc.get_objects()
-    for one in known if view else ():
-        if view.LiveView in type(one).__mro__:
-            one._shown_live = False  # no picture of the end for a notebook that is closed next
-    for one in known if lab else ():
-        if type(one) in (lab.Run, lab.Lockstep):
-            one.cancel()
-    del known
-    for widgets in filter(None, [sys.modules.get("ipywidgets")]):
-        widgets.Widget.close_all()
-    deadline = time.monotonic() + 5
-    def left():
-        while (names := [thread.name for thread in threading.enumerate() if thread.name.startswith("agentlab-")]):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
-        return names
-    left()
-    get_ipython().reset(new_session=False)
-    gc.collect()
-    gc.freeze()  # what the libraries made: the next collections leave it out
-    return left()
-__left = __end_and_forget()
-"""
 
 ASK = """async ([code, seconds]) => { %s
     const ask = { code, silent: true, store_history: false, user_expressions: { left: '__left' } };
@@ -58,14 +30,27 @@ ASK = """async ([code, seconds]) => { %s
     return reply?.content?.user_expressions?.left?.data?.['text/plain'] ?? 'no answer';
 }"""
 
-CLOSE = """() => {
-    for (const panel of [...window.jupyterapp.shell.widgets('main')].filter(panel => panel.context)) {
-        panel.context.model.dirty = false;
+PLACE = "shared.ipynb"  # the file of the notebook that is open, under the server's root
+
+CLOSE = """all => {
+    const shell = window.jupyterapp.shell;
+    for (const panel of [...shell.widgets('main')].filter(panel => all || !panel.context)) {
+        if (panel.context) panel.context.model.dirty = false;
         panel.dispose();
     }
+    for (const panel of shell.widgets('main')) shell.activateById(panel.id);
 }"""
 
 OPEN = "async path => { await window.jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }"
+
+READ_AGAIN = """async () => {
+    const panel = window.jupyterapp.shell.currentWidget;
+    panel.context.model.dirty = false;
+    await panel.context.revert();
+    panel.content.node.scrollTop = 0;
+    panel.content.mode = 'command';
+    panel.content.activate();
+}"""
 
 
 @cache
@@ -75,54 +60,77 @@ def context_of(server: JupyterServer, browser: Browser) -> BrowserContext:
 
 
 class SharedPage(LabPage):
-    """A JupyterLab page that opens notebooks in tabs, on the kernel of its desk."""
+    """A JupyterLab page with one notebook, on the kernel of its desk: to open another one, its cells are replaced."""
 
     def __init__(self, page: Page, jupyter: JupyterLab) -> None:
         super().__init__(page, jupyter)
-        self.session: dict[str, Any] | None = None  # the server's session id, with the kernel that the last test left in order
-        page.goto(f"{jupyter.url}lab/workspaces/shared?token={jupyter.token}&reset")
-        page.wait_for_function("() => Boolean(window.jupyterapp?.restored)", timeout=OPEN_TIMEOUT_S * 1000)
-        page.evaluate("async () => { await window.jupyterapp.restored; }")
+        self.session: dict[str, Any] | None = None  # the server's session with the kernel that the last test left in order
+        self._load()
 
     def open(self, notebook: Path) -> None:
-        """Open a notebook in a new tab and wait until its kernel is idle."""
-        path = notebook.relative_to(self.jupyter.root).as_posix()
+        """Show the cells of this notebook and wait until the kernel is idle."""
+        (self.jupyter.root / PLACE).write_bytes(notebook.read_bytes())
         if self.session is None:
-            kernel = {"name": KERNEL_NAME}
-            self.session = self.jupyter.request(
-                "api/sessions", "POST", {"path": path, "name": path, "type": "notebook", "kernel": kernel}
-            )
+            self.session = self._begin()
         else:
-            self.jupyter.request(f"api/sessions/{self.session['id']}", "PATCH", {"path": path, "name": path})
-        self.page.evaluate(OPEN, path)
+            self.page.evaluate(READ_AGAIN)
         self.wait_until_ready()
 
     def put_in_order(self) -> None:
         """Reset the page and the kernel to their state before the test."""
+        self.page.evaluate(CLOSE, False)
         if self.session is not None:
             left = self.page.evaluate(ASK % NOTEBOOK, [END_AND_FORGET, KERNEL_TIMEOUT_S])
             if left != "[]":
+                self.page.evaluate(CLOSE, True)
                 self.end_kernel()
-        self.page.evaluate(CLOSE)
         if self.page.locator("body").get_attribute("data-jp-theme-name") != LIGHT:
             self.use_theme(LIGHT)
         self.page.set_viewport_size(VIEWPORT)
         self.console.clear()
 
     def end_kernel(self) -> None:
-        """Give the next test a new page."""
+        """Give the next test a new kernel."""
         if self.session is not None:
             with contextlib.suppress(urllib.error.HTTPError):  # the server no longer knows it
                 self.jupyter.request(f"api/sessions/{self.session['id']}", "DELETE")
             self.session = None
 
+    def _load(self) -> None:
+        """Load Lab, without a notebook."""
+        self.page.goto(f"{self.jupyter.url}lab/workspaces/shared?token={self.jupyter.token}&reset")
+        self.page.wait_for_function("() => Boolean(window.jupyterapp?.restored)", timeout=OPEN_TIMEOUT_S * 1000)
+        self.page.evaluate("async () => { await window.jupyterapp.restored; }")
+
+    def _begin(self) -> dict[str, Any]:
+        """Start a kernel and open the notebook, whose file is written, with it."""
+        kernel = {"name": KERNEL_NAME}
+        asked = {"path": PLACE, "name": PLACE, "type": "notebook", "kernel": kernel}
+        session: dict[str, Any] = self.jupyter.request("api/sessions", "POST", asked)
+        self.page.evaluate(OPEN, PLACE)
+        return session
+
+
+class SharedNotebook7(SharedPage):
+    """The same in Notebook 7, whose page is that of one notebook."""
+
+    def _load(self) -> None:
+        """There is no page without a notebook."""
+
+    def _begin(self) -> dict[str, Any]:
+        self.page.goto(self.jupyter.page_url(self.jupyter.root / PLACE))
+        self.wait_until_ready()
+        (session,) = self.jupyter.request("api/sessions")
+        return dict(session)
+
 
 class Desk:
     """Lends the shared page and takes it back."""
 
-    def __init__(self, browser: Browser, jupyter: JupyterLab) -> None:
+    def __init__(self, browser: Browser, jupyter: JupyterLab, kind: type[SharedPage] = SharedPage) -> None:
         self.browser = browser
         self.jupyter = jupyter
+        self._kind = kind
         self._page: SharedPage | None = None
 
     @property
@@ -133,7 +141,7 @@ class Desk:
     def lend(self) -> SharedPage:
         """The page in its initial state."""
         if self._page is None:
-            self._page = SharedPage(context_of(self.jupyter, self.browser).new_page(), self.jupyter)
+            self._page = self._kind(context_of(self.jupyter, self.browser).new_page(), self.jupyter)
         return self._page
 
     def take_back(self, *, broken: bool) -> None:

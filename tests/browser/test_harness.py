@@ -62,17 +62,6 @@ def test_cells_run_and_their_output_is_visible_and_saved(counting: LabPage) -> N
     assert counting.save()["cells"][1]["outputs"][0]["text"] == ["cell 2\n"]
 
 
-@pytest.mark.own_page
-def test_a_reloaded_page_has_the_kernel_and_its_widgets(counting: LabPage) -> None:
-    counting.set_number("limit", 7)
-    counting.wait_for_kernel("limit.value", "7")  # before the page reloads
-    counting.save()
-    counting.reload()
-    expect(counting.number("limit")).to_have_value("7")
-    counting.set_number("limit", 8)
-    counting.wait_for_kernel("limit.value", "8")
-
-
 def test_the_theme_changes_and_screenshots_are_taken(counting: LabPage, tmp_path: Path) -> None:
     counting.use_theme(DARK)
     assert counting.page.locator("body").get_attribute("data-jp-theme-light") == "false"

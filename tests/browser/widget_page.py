@@ -65,9 +65,9 @@ class WidgetPage:
         """The bar of the live page: the state first, then what was used; words like "paused" may also appear elsewhere."""
         return self.live.locator(".page-bar")
 
-    def wait_for_status(self, text: str | re.Pattern[str]) -> None:
+    def wait_for_status(self, text: str | re.Pattern[str], timeout_s: float | None = None) -> None:
         """Wait until the bar has this text."""
-        expect(self.status).to_contain_text(text)
+        expect(self.status).to_contain_text(text, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
 
     def wait_for_steps(self, number: int, timeout_s: float | None = None) -> None:
         """Wait until the bar shows this number of steps."""
@@ -75,7 +75,7 @@ class WidgetPage:
         deadline = time.monotonic() + (self._timeout_ms / 1000 if timeout_s is None else timeout_s)
         while int(re.sub(r"[^\d,].*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
             assert time.monotonic() < deadline, f"the bar says {text!r}, not {number} steps"
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(100)
 
     def screenshot(self, path: Path, of: Locator | None = None) -> Path:
         """Save a screenshot of the page or of one part of it."""
