@@ -31,7 +31,7 @@ LONG_S = {
     "tests/browser/test_notebook7.py": 10,
     "tests/docs/test_site.py": 35,
     "tests/soak/test_cancelling.py": 45,
-    "tests/kernel/test_live_run.py": 45,
+    "tests/kernel/test_live_run.py": 20,
     "tests/supply/test_installed.py": 40,
     "tests/experiments/test_executors.py": 38,
     "tests/soak/test_faults_on_the_wire.py": 35,

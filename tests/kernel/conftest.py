@@ -1,4 +1,4 @@
-"""A real kernel per test, once for each Python of AGENTLAB_KERNEL_PYTHONS (see kernel.py)."""
+"""Real kernels: one per test where a file does not say otherwise, once for each Python of AGENTLAB_KERNEL_PYTHONS (see kernel.py)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def kernel(kernel_python: str) -> Iterator[LiveKernel]:
     """A fresh kernel that can import agentlab; its front end, if a test wants one, is simulated."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    with LiveKernel(kernel_python, {"PYTHONPATH": path}) as live:
+    with started(kernel_python) as live:
         yield live
+
+
+def started(python: str) -> LiveKernel:
+    """A kernel that can import agentlab, for a `with` block."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    return LiveKernel(python, {"PYTHONPATH": path})
 
 
 @pytest.fixture(params=["main", "subshell"])
