@@ -6,25 +6,22 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
-from .axe import faults
-from .lab_page import DARK, LIGHT, LabPage
+from .axe import faults, faults_in_both_themes
+from .lab_page import LabPage
 from .panels import ROW, SLOW_RUN, TRIP, open_cell
 from .widget_page import LIVE
 
 
 def no_faults(page: LabPage, state: str) -> None:
-    """Assert that the panel has no serious fault."""
-    found = faults(page.page, LIVE)
+    """Assert that the panel has no serious fault in either theme."""
+    found = faults_in_both_themes(page)
     assert not found, f"{state}:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_no_serious_fault_in_any_state_of_the_run(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_in_any_state_of_the_run(lab: LabPage) -> None:
     open_cell(lab, "panel", SLOW_RUN)
-    lab.use_theme(theme)
     no_faults(lab, "idle")
     lab.set_number("max_turns", -3)
     expect(lab.live.get_by_role("alert").first).to_be_visible()
@@ -46,10 +43,8 @@ def test_axe_finds_no_serious_fault_in_any_state_of_the_run(lab: LabPage, theme:
     no_faults(lab, "comparing")
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_no_serious_fault_while_calls_wait(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_while_calls_wait(lab: LabPage) -> None:
     open_cell(lab, "trip", TRIP)
-    lab.use_theme(theme)
     lab.button("Run").click()
     lab.wait_for_status("waiting for approval")
     no_faults(lab, "waiting")
@@ -60,12 +55,10 @@ def test_axe_finds_no_serious_fault_while_calls_wait(lab: LabPage, theme: str) -
     no_faults(lab, "branching")
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_no_serious_fault_in_several_runs(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_in_several_runs(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("row", [ROW]))
     lab.run_cell(0)
     expect(lab.button("Run all")).to_be_enabled()
-    lab.use_theme(theme)
     no_faults(lab, "several runs, idle")
     lab.live.get_by_role("group", name="All runs").get_by_role("button").first.click()
     lab.wait_for_status("ended")
@@ -256,4 +249,4 @@ def test_at_double_size_all_controls_can_be_used(lab: LabPage) -> None:
         overview.click()
     lab.set_number("max_turns", 9)
     lab.wait_for_kernel("run.limits.max_turns", "9")
-    no_faults(lab, "700 px")
+    assert faults(lab.page) == []

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
-from .axe import faults
-from .lab_page import DARK, LIGHT, LabPage
+from .axe import faults_in_both_themes
+from .lab_page import LabPage
 from .panels import EXPLORER
 from .widget_page import VIEW
 
@@ -25,7 +24,7 @@ def opened(lab: LabPage) -> None:
     expect(lab.number("Steps")).to_have_value("10")
 
 
-def test_figures_follow_the_slider_the_number_and_the_code(lab: LabPage) -> None:
+def test_figures_follow_the_slider_the_number_and_the_code_which_is_copied_and_axe_finds_nothing(lab: LabPage) -> None:
     opened(lab)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
     picture = lab.page.locator(f"{VIEW} img")
@@ -66,11 +65,14 @@ def test_figures_follow_the_slider_the_number_and_the_code(lab: LabPage) -> None
     lab.page.get_by_role("button", name="As recorded").click()
     lab.wait_for_output(0, "40 runs, as recorded")
     expect(lab.page.get_by_label("search", exact=True)).not_to_be_checked()
+    the_code_is_copied(lab)
+    axe_finds_no_serious_fault(lab)
 
 
-def test_the_code_is_copied(lab: LabPage) -> None:
+def the_code_is_copied(lab: LabPage) -> None:
     lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened(lab)
+    lab.page.get_by_role("slider", name="Steps, slider").press("ArrowLeft")
+    expect(lab.number("Steps")).to_have_value("10")
     lab.set_number("Steps", 4)
     lab.wait_for_output(0, "stop=StepCountIs(4)")
     lab.page.get_by_role("button", name="Copy as code").click()
@@ -78,16 +80,13 @@ def test_the_code_is_copied(lab: LabPage) -> None:
     assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4), budget=Budget(max_turns=10)"
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_no_serious_fault_in_an_explorer(lab: LabPage, theme: str) -> None:
-    opened(lab)
-    lab.use_theme(theme)
+def axe_finds_no_serious_fault(lab: LabPage) -> None:
     lab.set_number("Steps", 6)
     lab.wait_for_output(0, "stop=StepCountIs(6)")
-    assert not faults(lab.page, VIEW)
+    assert not faults_in_both_themes(lab, VIEW)
     lab.set_number("Steps", -3)
     lab.wait_for_output(0, "Still in force")
-    assert not faults(lab.page, VIEW)
+    assert not faults_in_both_themes(lab, VIEW)
     nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
     assert lab.page.locator(f"{VIEW} img").evaluate_all(nameless) == 0
 

@@ -14,7 +14,7 @@ import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
 from agentlab.testing import call as called
 
-from .axe import faults
+from .axe import faults, faults_in_both_schemes
 from .conftest import PICTURES, failed
 from .page_data import Data, a_limit, a_run, a_step, call, family, hostile_run, long_run, page_of, says
 
@@ -777,27 +777,26 @@ def test_html_that_python_failed_to_clean_runs_nothing(opened: Opened) -> None:
 # For everybody --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(opened: Opened, scheme: str) -> None:
-    page = opened(family(), color_scheme=scheme)
+def test_axe_finds_nothing_serious(opened: Opened) -> None:
+    page = opened(family())
     page.locator("[data-section=runs] summary").click()
     step(page, 2).locator(".agentlab-call summary").click()
     step(page, 2).get_by_text("Details").click()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
     chip(page, "max_turns 3").click()
     page.get_by_role("searchbox").fill("look")
     expect(page.locator(".page-found")).not_to_be_empty()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_role("region", name="Comparison")).to_be_visible()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
     page.get_by_role("button", name="Close").click()
     page.get_by_role("button", name="Keys and marks").click()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
     page.keyboard.press("Escape")
     live(page, 10)
     expect(page.get_by_role("slider", name="Limit: Cost")).to_be_visible()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
 
 
 ANSWER = """# Plan
@@ -818,8 +817,7 @@ def plan(city: str, day: int = 12) -> list[str]:
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_real_run_is_shown(opened: Opened, scheme: str) -> None:
+def test_a_real_run_is_shown(opened: Opened) -> None:
     def weather(city: str) -> dict[str, object]:
         """Give the forecast."""
         if city == "Atlantis":
@@ -832,18 +830,18 @@ def test_a_real_run_is_shown(opened: Opened, scheme: str) -> None:
     )
     run.worker.launch()
     assert run.wait(60) is not None
-    page = opened(run.to_html(), color_scheme=scheme)
+    page = opened(run.to_html())
     for n in (1, 2):
         step(page, n).locator(".agentlab-call > summary").click()
         step(page, n).get_by_text("Details").click()
         for summary in step(page, n).locator(".agentlab-section > summary").all():
             summary.click()
-        assert faults(page, ROOT) == []
+        assert faults_in_both_schemes(page, ROOT) == []
     transcript(page).focus()
     page.keyboard.press("End")
     expect(step(page, 3).get_by_role("table")).to_contain_text("07:30")
     expect(step(page, 3).get_by_role("link", name="the timetable")).to_be_visible()
-    assert faults(page, ROOT) == []
+    assert faults_in_both_schemes(page, ROOT) == []
     assert page.evaluate(STICKS_OUT) == []
 
 
