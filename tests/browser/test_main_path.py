@@ -39,7 +39,12 @@ def test_run_edit_approve_branch_compare_and_save(page: WidgetPage, tmp_path: Pa
     live = page.live
     page.button("Run").click()
     page.set_number("max_turns", 5)
+    chat = live.get_by_label("Next message")
+    chat.click()
+    chat.press_sequentially("And then", delay=100)
     page.wait_for_status(re.compile("^waiting for approval"))
+    expect(page.button("Approve")).to_be_visible()
+    expect(chat).to_be_focused()  # who types keeps the focus when a call waits, in marimo's shadow tree too
     card = live.get_by_role("group", name="Call of book_hotel")
     card.get_by_label("Arguments of book_hotel").fill('{"city": "Graz", "nights": 3}')
     page.button("Approve with these arguments").click()

@@ -5,14 +5,48 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, expect
 
-from .marimo_page import MarimoPage
-from .panels import SLOW_RUN, TRIP
+from .conftest import keep_if_failed
+from .desk import context_of
+from .marimo_page import Marimo, MarimoPage
+from .panels import SLOW_RUN
 
-ENDS = SLOW_RUN.replace("StepCountIs(2_000)", "StepCountIs(60)")
+ENDS = SLOW_RUN.replace("StepCountIs(2_000)", "StepCountIs(30)")
+AT_ONCE = ENDS.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)")
 SHOWN_LATER = ENDS.replace("run.panel()", "panel = run.panel()")
+WITH_BRANCH = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\npanel = run.panel()")
+
+
+@pytest.fixture(scope="module")
+def opened(marimo: Marimo, browser: Browser) -> Iterator[MarimoPage]:
+    """A page of the editor with a notebook whose second cell shows a panel."""
+    page = MarimoPage(context_of(marimo, browser).new_page(), marimo)
+    page.open(marimo.write_notebook("editor", [WITH_BRANCH, "panel"]))
+    yield page
+    page.page.close()
+
+
+@pytest.fixture
+def editor(opened: MarimoPage, request: pytest.FixtureRequest) -> Iterator[MarimoPage]:
+    """That page with the panel of a new run, not yet started, which has an unchanged branch."""
+    execute(opened, 0)  # and with it the second cell
+    expect(opened.status).to_have_text(re.compile("^idle"))
+    expect(opened.status.locator("[data-total=steps]").first).to_have_text(re.compile("^0"))
+    yield opened
+    keep_if_failed(opened, opened.marimo, request)
+    if opened.button("Stop").is_enabled():
+        opened.button("Stop").click()
+
+
+def execute(page: MarimoPage, index: int) -> None:
+    """Execute the cell at this index, and those that use its variables."""
+    cell = page.page.locator("[data-cell-id]").nth(index)
+    cell.hover()
+    cell.get_by_test_id("run-button").first.click()
 
 
 def test_an_edit_in_a_started_run_is_its_stop_reason(marimo_app: MarimoPage) -> None:
@@ -26,38 +60,34 @@ def test_an_edit_in_a_started_run_is_its_stop_reason(marimo_app: MarimoPage) -> 
     marimo_app.wait_for_status("ended")
 
 
-def test_step_pause_resume_and_stop_in_the_editor(marimo_page: MarimoPage) -> None:
-    marimo_page.open(marimo_page.marimo.write_notebook("editor", [SLOW_RUN]))
-    marimo_page.wait_for_panel()
-    marimo_page.press("Step", "Space")
-    marimo_page.wait_for_steps(1)
-    marimo_page.wait_for_status("idle")
-    marimo_page.button("Run").click()
-    marimo_page.wait_for_steps(3)
-    marimo_page.button("Pause").click()
-    marimo_page.wait_for_status("paused")
-    marimo_page.button("Resume").click()
-    marimo_page.wait_for_status("running")
-    search = marimo_page.live.get_by_role("searchbox")
+def test_step_pause_resume_and_stop_in_the_editor(editor: MarimoPage) -> None:
+    editor.press("Step", "Space")
+    editor.wait_for_steps(1)
+    editor.wait_for_status("idle")
+    editor.button("Run").click()
+    editor.wait_for_steps(3)
+    editor.button("Pause").click()
+    editor.wait_for_status("paused")
+    editor.button("Resume").click()
+    editor.wait_for_status("running")
+    search = editor.live.get_by_role("searchbox")
     search.press_sequentially("archive")  # marimo's keys are not for what is typed here
     expect(search).to_have_value("archive")
-    marimo_page.page.reload()
-    marimo_page.wait_for_steps(4)
-    marimo_page.button("Stop").click()
-    expect(marimo_page.live).to_contain_text("explicit stop")
+    editor.page.reload()
+    editor.wait_for_steps(4)
+    editor.button("Stop").click()
+    expect(editor.live).to_contain_text("explicit stop")
 
 
-def test_keys_are_for_the_panel_while_it_has_the_focus(marimo_page: MarimoPage) -> None:
+def test_keys_are_for_the_panel_while_it_has_the_focus(editor: MarimoPage) -> None:
     """Also those by which marimo moves between cells, deletes them, adds some, or runs them."""
-    marimo_page.open(marimo_page.marimo.write_notebook("keys", [SLOW_RUN]))
-    marimo_page.wait_for_panel()
     for number in (1, 2):
-        marimo_page.press("Step", "Space")
-        marimo_page.wait_for_steps(number)
-        marimo_page.wait_for_status("idle")
-    cells = marimo_page.page.locator("[data-cell-id]")
+        editor.press("Step", "Space")
+        editor.wait_for_steps(number)
+        editor.wait_for_status("idle")
+    cells = editor.page.locator("[data-cell-id]")
     before = cells.count()
-    live, keyboard = marimo_page.live, marimo_page.page.keyboard
+    live, keyboard = editor.live, editor.page.keyboard
     live.get_by_role("feed", name="Transcript").focus()
     for key in ("Home", "j", "j", "k", "ArrowDown", "d", "d", "a", "b"):
         keyboard.press(key)
@@ -70,76 +100,53 @@ def test_keys_are_for_the_panel_while_it_has_the_focus(marimo_page: MarimoPage) 
     expect(message).to_have_value("abjkdd, then more\nand a second line")
     keyboard.press("Control+Enter")  # which runs a cell of marimo
     expect(live.locator(".page-chip[aria-current=true]")).to_contain_text("abjkdd")
-    expect(live.locator(".page-chip")).to_have_count(2)
+    expect(live.locator(".page-chip")).to_have_count(3)
     expect(cells).to_have_count(before)
     assert SLOW_RUN.splitlines()[1] in cells.first.inner_text()
 
 
-def test_an_awaited_run_is_seen_although_marimo_reads_no_clicks_meanwhile(marimo_page: MarimoPage) -> None:
-    marimo_page.open(
-        marimo_page.marimo.write_notebook("awaited", [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason"])
-    )
-    marimo_page.wait_for_status("running")
-    marimo_page.wait_for_steps(3)
-    marimo_page.wait_for_status("ended")
-    marimo_page.wait_for_steps(60)
+def test_a_cell_run_again_shows_the_same_panel_live(editor: MarimoPage) -> None:
+    editor.button("Step").click()
+    editor.wait_for_steps(1)
+    execute(editor, 1)
+    editor.page.wait_for_timeout(1000)
+    editor.wait_for_steps(1)
+    editor.button("Step").click()
+    editor.wait_for_steps(2)
 
 
-def test_a_cell_run_again_shows_the_same_panel_live(marimo_page: MarimoPage) -> None:
-    marimo_page.open(marimo_page.marimo.write_notebook("again", [SHOWN_LATER, "panel"]))
-    marimo_page.wait_for_panel()
-    marimo_page.button("Step").click()
-    marimo_page.wait_for_steps(1)
-    cell = marimo_page.page.locator("[data-cell-id]").nth(1)
-    cell.hover()
-    cell.get_by_test_id("run-button").first.click()
-    marimo_page.page.wait_for_timeout(1000)
-    marimo_page.wait_for_steps(1)
-    marimo_page.button("Step").click()
-    marimo_page.wait_for_steps(2)
-
-
-def test_the_focus_stays_where_it_is_and_a_click_counts_although_steps_arrive(marimo_page: MarimoPage) -> None:
+def test_the_focus_stays_where_it_is_and_a_click_counts_although_steps_arrive(editor: MarimoPage) -> None:
     """The page is in a shadow tree, whose host is the document's active element."""
-    with_branch = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\nrun.panel()")
-    marimo_page.open(marimo_page.marimo.write_notebook("focus", [with_branch]))
-    marimo_page.wait_for_panel()
-    runs = marimo_page.live.locator("[data-section=runs]")
+    runs = editor.live.locator("[data-section=runs]")
     runs.locator("summary").click()
-    marimo_page.button("Run").click()
-    marimo_page.wait_for_steps(2)
+    editor.button("Run").click()
+    editor.wait_for_steps(2)
     other = runs.get_by_role("button").nth(1)
     other.focus()
-    marimo_page.wait_for_steps(6)
+    editor.wait_for_steps(6)
     expect(other).to_be_focused()
     other.hover()
-    marimo_page.page.mouse.down()
-    marimo_page.page.wait_for_timeout(500)  # steps arrive between the two halves of a click
-    marimo_page.page.mouse.up()
+    editor.page.mouse.down()
+    editor.page.wait_for_timeout(500)  # steps arrive between the two halves of a click
+    editor.page.mouse.up()
     expect(runs.locator("tr[aria-current=true]")).to_contain_text("the same from step 1")
 
 
-def test_a_person_who_types_keeps_the_focus_when_a_call_waits(marimo_page: MarimoPage) -> None:
-    marimo_page.open(marimo_page.marimo.write_notebook("typed", [TRIP]))
-    marimo_page.wait_for_panel()
-    marimo_page.button("Run").click()
-    chat = marimo_page.live.get_by_label("Next message")
-    chat.click()
-    chat.press_sequentially("And then", delay=100)
-    marimo_page.wait_for_status("waiting for approval")
-    expect(marimo_page.button("Approve")).to_be_visible()
-    expect(chat).to_be_focused()
-
-
-def test_the_explorer_is_shown_without_controls_and_says_so(marimo_page: MarimoPage) -> None:
-    cells = [ENDS.replace("run.panel()", "await run\nlab.explore([run])")]
-    marimo_page.open(marimo_page.marimo.write_notebook("explorer", cells))
+def test_an_awaited_run_is_seen_although_marimo_reads_no_clicks_meanwhile_and_an_explorer_says_that_it_has_no_controls(
+    marimo_page: MarimoPage,
+) -> None:
+    cells = [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason", "result\nlab.explore([run])"]
+    marimo_page.open(marimo_page.marimo.write_notebook("awaited", cells))
+    marimo_page.wait_for_status("running")
+    marimo_page.wait_for_steps(3)
+    marimo_page.wait_for_status("ended")
+    marimo_page.wait_for_steps(30)
     expect(marimo_page.page.get_by_text("marimo cannot show the controls of this view")).to_be_visible(timeout=90_000)
     expect(marimo_page.page.get_by_text("Jupyter widgets are not supported")).to_have_count(0)
 
 
 def test_an_export_has_the_static_view(marimo_page: MarimoPage) -> None:
-    notebook = marimo_page.marimo.write_notebook("export", [ENDS.replace("run.panel()", "await run\nrun.panel()")])
+    notebook = marimo_page.marimo.write_notebook("export", [AT_ONCE.replace("run.panel()", "await run\nrun.panel()")])
     file = notebook.with_suffix(".html")
     command = [sys.executable, "-m", "marimo", "-y", "export", "html", str(notebook), "-o", str(file), "-f"]
     subprocess.run(command, cwd=notebook.parent, env=marimo_page.marimo._server_environment(), check=True, capture_output=True)
