@@ -88,20 +88,25 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, ask: Callable[[], pd.DataFrame])
         return ask()
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["each run a unit", "prompts"])
-@pytest.mark.parametrize("by", [None, "provider"], ids=["together", "by provider"])
+COMBINED = [  # (seed, by, goal, prompts as units): together, every pair of their values
+    [(0, None, False, False), (1, None, True, False), (2, None, False, True)],
+    [(0, "provider", True, True), (1, "provider", False, True), (2, "provider", True, False)],
+]
+AT_ONCE = (10**6, 7 * RUNS, 1)
+
+
+@pytest.mark.parametrize("combined", COMBINED, ids=["together", "by provider"])
 @pytest.mark.parametrize("name", [*TRIED, *ALONE])
 def test_a_sweep_gives_the_figures_of_each_configuration(
-    name: str, by: str | None, units: bool, swept: list[int], monkeypatch: pytest.MonkeyPatch
+    name: str, combined: Any, swept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conditions, budget = (TRIED | ALONE)[name]
-    for seed, at_once in enumerate((10**6, 7 * RUNS, 1)):
-        monkeypatch.setattr(module, "MAX_CHANGES", at_once)
-        steps = frame(seed, units=units)
-        for goal in (None, HasToolCall("finalize")):
-            made = lab.backtest(steps, conditions, budget=budget, by=by, goal=goal)
-            expected = one_by_one(monkeypatch, lambda: lab.backtest(steps, conditions, budget=budget, by=by, goal=goal))  # noqa: B023
-            pd.testing.assert_frame_equal(made, expected, rtol=1e-10, atol=2e-12)
+    for seed, by, with_goal, units in combined:
+        monkeypatch.setattr(module, "MAX_CHANGES", AT_ONCE[seed])
+        steps, goal = frame(seed, units=units), HasToolCall("finalize") if with_goal else None
+        made = lab.backtest(steps, conditions, budget=budget, by=by, goal=goal)
+        expected = one_by_one(monkeypatch, lambda: lab.backtest(steps, conditions, budget=budget, by=by, goal=goal))  # noqa: B023
+        pd.testing.assert_frame_equal(made, expected, rtol=1e-10, atol=2e-12)
     assert bool(swept[0]) == (name in TRIED or name == "a goal with another condition")  # of that one, with its own goal
 
 
