@@ -7,13 +7,14 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 import agentlab as lab
 from agentlab.model.messages import ModelRequest
 from agentlab.testing import Said, ScriptedProvider, call, say
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes workers longer to import than all the rest; none of them needs it
 
 TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s", "detection_s"]
 STEPS = 4
@@ -94,6 +95,8 @@ def untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> None:
     """Assert that all frames are the same, row for row."""
+    import pandas as pd
+
     for what in ("runs", "steps", "calls", "tools"):
         pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import multiprocessing
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from agentlab.testing import ScriptedProvider, call, say
 from .parts import MOST_OF_A_STEP, STEPS, Uneven, assert_same, look, looking, script, spent_of, uneven
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 LIMITS = {"max_cost": (1.5, 40), "max_tokens": (900, 20000), "max_calls": (60, 2000)}
 PROMPTS = [str(number) for number in range(100)]
 
@@ -50,9 +47,18 @@ def figure_in(text: str) -> float:
 # How far the budget can be exceeded -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("concurrency", [1, 8, 64])
-def test_each_worker_exceeds_the_budget_by_at_most_one_step(limit: str, concurrency: int) -> None:
+@pytest.fixture(scope="module")
+def unlimited() -> lab.ExperimentResults:
+    """The results without a budget."""
+    return go(lab.Experiment([uneven()], PROMPTS))
+
+
+@pytest.mark.parametrize(
+    ("limit", "concurrency"), [("max_cost", 1), ("max_cost", 8), ("max_cost", 64), ("max_tokens", 8), ("max_calls", 64)]
+)
+def test_each_worker_exceeds_the_budget_by_at_most_one_step(
+    limit: str, concurrency: int, unlimited: lab.ExperimentResults
+) -> None:
     small, large = LIMITS[limit]
     study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}))
     results, warning = results_and_warning(study, concurrency=concurrency)
@@ -65,36 +71,47 @@ def test_each_worker_exceeds_the_budget_by_at_most_one_step(limit: str, concurre
     again, warning = results_and_warning(study, concurrency=concurrency)
     assert (spent_of(again, limit), figure_in(warning)) == (spent, pytest.approx(spent))  # no further call
     study.budget = Budget(**{limit: large})
-    assert_same(go(study, concurrency=concurrency), go(lab.Experiment([uneven()], PROMPTS)))
+    assert_same(go(study, concurrency=concurrency), unlimited)
 
 
 @pytest.mark.parametrize(
     ("limit", "where"), [("max_cost", "file"), ("max_cost", "memory"), ("max_tokens", "file"), ("max_calls", "memory")]
 )
-def test_workers_in_other_processes_exceed_the_budget_by_at_most_one_step(limit: str, where: str, tmp_path: Path) -> None:
+def test_workers_in_other_processes_exceed_the_budget_by_at_most_one_step(
+    limit: str, where: str, tmp_path: Path, two_processes: concurrent.futures.Executor, unlimited: lab.ExperimentResults
+) -> None:
     small, large = LIMITS[limit]
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}), store=store)
-    with spawned() as executor:
-        results, warning = results_and_warning(study, executor=executor, concurrency=8)
-        spent = spent_of(results, limit)
-        assert small <= spent < small + 8 * MOST_OF_A_STEP[limit] + 1e-9
-        assert figure_in(warning) == pytest.approx(spent, abs=1e-6)
-        assert (results.runs["state"] == "ended").sum() >= 10
-        study.budget = Budget(**{limit: large})
-        assert_same(go(study, executor=executor, concurrency=8), go(lab.Experiment([uneven()], PROMPTS)))
+    results, warning = results_and_warning(study, executor=two_processes, concurrency=8)
+    spent = spent_of(results, limit)
+    assert small <= spent < small + 8 * MOST_OF_A_STEP[limit] + 1e-9
+    assert figure_in(warning) == pytest.approx(spent, abs=1e-6)
+    assert (results.runs["state"] == "ended").sum() >= 10
+    study.budget = Budget(**{limit: large})
+    assert_same(go(study, executor=two_processes, concurrency=8), unlimited)
 
 
-@pytest.mark.parametrize("concurrency", [1, 8, 64])
-def test_replayed_runs_are_held_back_and_continue_to_the_same_end(concurrency: int) -> None:
+def trip(**more: Any) -> lab.Experiment:
     scenario = next(one for one in SCENARIOS if one.name == "trip")
     agents = {name: scenario.agent(name) for name in ("openai", "anthropic", "gemini")}
     settings = {"end": {"stop": lab.HasToolCall("finalize") | lab.StepCountIs(8)}}
+    return lab.Experiment(agents, [scenario.prompt], settings, repeats=20, **more)
+
+
+@pytest.fixture(scope="module")
+def whole() -> lab.ExperimentResults:
+    """The results of the recording without a budget."""
     with lab.replay(FIXTURES / "trip"):
-        whole = go(lab.Experiment(agents, [scenario.prompt], settings, repeats=20))
-        dearest = float(whole.calls["cost_usd"].max())
-        small = float(whole.calls["cost_usd"].sum()) / 3
-        study = lab.Experiment(agents, [scenario.prompt], settings, repeats=20, budget=Budget(max_cost=small))
+        return go(trip())
+
+
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_replayed_runs_are_held_back_and_continue_to_the_same_end(concurrency: int, whole: lab.ExperimentResults) -> None:
+    dearest = float(whole.calls["cost_usd"].max())
+    small = float(whole.calls["cost_usd"].sum()) / 3
+    with lab.replay(FIXTURES / "trip"):
+        study = trip(budget=Budget(max_cost=small))
         results, warning = results_and_warning(study, concurrency=concurrency)
         spent = spent_of(results, "max_cost")
         assert small <= spent < small + concurrency * dearest

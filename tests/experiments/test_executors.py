@@ -71,7 +71,7 @@ def test_an_unpicklable_agent_is_reported() -> None:
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize("kind", ["processes", "threads"])
-def test_every_executor_gives_the_same(where: str, kind: str, tmp_path: Path) -> None:
+def test_every_executor_gives_the_same(where: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     scenario = next(one for one in SCENARIOS if one.name == "trip")
     agents = {name: scenario.agent(name) for name in ("openai", "anthropic")}
     settings = {"end": {"stop": HasToolCall("finalize") | StepCountIs(8)}, "own": {"stop": lambda history: len(history) >= 2}}
@@ -81,8 +81,9 @@ def test_every_executor_gives_the_same(where: str, kind: str, tmp_path: Path) ->
 
     with lab.replay(FIXTURES / "trip"):
         here = go(study())
-        make = spawned if kind == "processes" else partial(concurrent.futures.ThreadPoolExecutor, 3)
-        with make() as executor:
+        threads = concurrent.futures.ThreadPoolExecutor(3)
+        executor = request.getfixturevalue("two_processes") if kind == "processes" else threads
+        with threads:
             store = Store(tmp_path / "r.db" if where == "file" else None)
             there = study(store)
             assert_same(go(there, executor=executor, concurrency=4), here)

@@ -84,8 +84,9 @@ def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) 
             kept = {run_id.partition("#")[2]: steps for run_id, steps in kept_steps(store, number).items()}
             for label, step in asked_for(log):
                 assert kept.get(label, 0) >= step - 1
-            assert "open" not in set(store.frame("runs")["state"])
-            cut_off += "interrupted" in set(store.frame("runs")["state"])
+            states = set(store.frame("runs")["state"])
+            assert "open" not in states
+            cut_off += "interrupted" in states
             is_done = list(kept.values()) == [STEPS] * 20
         if is_done:
             number += 1

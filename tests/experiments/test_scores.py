@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import multiprocessing
 import warnings
 from decimal import Decimal
 from functools import partial
@@ -22,7 +21,6 @@ from agentlab.testing import ScriptedProvider, call, say
 from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
 from .test_budget import figure_in, go, results_and_warning
 
-spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 PROMPTS = [str(number) for number in range(12)]
 
 
@@ -44,11 +42,13 @@ def test_the_cost_of_a_judge_is_counted_and_shown() -> None:
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize(("kind", "concurrency"), [("here", 1), ("here", 8), ("threads", 1), ("threads", 8), ("processes", 8)])
-def test_no_judge_is_called_after_the_budget_is_spent(kind: str, where: str, concurrency: int, tmp_path: Path) -> None:
+def test_no_judge_is_called_after_the_budget_is_spent(
+    kind: str, where: str, concurrency: int, tmp_path: Path, two_processes: concurrent.futures.Executor
+) -> None:
     """Runs cost 4 cents and their judges 10, in two calls: $0.50 is exceeded by at most one step per worker."""
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([looking()], PROMPTS, score=judged_twice, budget=Budget(max_cost="0.5"), store=store)
-    kinds = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 3), "processes": spawned}
+    kinds = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 3), "processes": two_processes}
     results, warning = results_and_warning(study, concurrency=concurrency, executor=kinds[kind])
     spent = float(results.calls["cost_usd"].sum() + results.runs["score_cost_usd"].sum())
     missing = results.runs["score"].isna() & (results.runs["state"] == "ended")
