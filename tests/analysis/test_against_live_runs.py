@@ -227,10 +227,10 @@ def test_backtest_agrees_with_reading_every_prefix(script: list[Said], tree: Sto
 def test_a_frame_gives_the_same_answer_or_unknown(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
     records = [run(script) for script in recorded]
     whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
-    frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
+    steps = lab.frame(records)
+    frame = lab.backtest(steps, tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
     assert list(frame["run_id"]) == list(whole["run_id"])
     answer_of_frame = frame["outcome"] != "unknown"
-    steps = lab.frame(records)
     of_run = steps.groupby("run_id", sort=False)
     simple = (
         (of_run["calls"].max().le(1) & of_run["error"].count().eq(0)).reindex(frame["run_id"]).fillna(True).to_numpy(dtype=bool)
@@ -259,8 +259,13 @@ def test_a_frame_cannot_show_which_of_two_limits_was_met_first_within_a_step() -
 PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
 
 
-@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_without_text)], ids=repr)
-@pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
+RAISING = [
+    tree(leaf)
+    for tree in (lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2))
+    for leaf in (Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_without_text))
+]
+
+
 @pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
 @pytest.mark.parametrize(
     "script",
@@ -268,13 +273,13 @@ PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.0
      [call("look", {}), PAUSED, PAUSED, say("", tokens=(3, 7))]],
     ids=["finished on its own", "second", "paused", "paused end", "tool stops", "paused later"],
 )  # fmt: skip
-def test_a_raising_predicate_ends_the_run_with_an_error(
-    script: list[Said], limits: dict[str, Any], tree: Any, leaf: StopCondition
-) -> None:
+def test_a_raising_predicate_ends_the_run_with_an_error(script: list[Said], limits: dict[str, Any]) -> None:
     record = run(script)
-    live = run(script, tree(leaf), Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
-    answer = only(lab.backtest([record], tree(leaf), budget=limits, per="run"))
-    assert_agrees(answer, record, live, limits)
+    answers = lab.backtest([record], RAISING, budget=limits, per="run")
+    assert len(answers) == len(RAISING)
+    for place, stop in enumerate(RAISING):
+        live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+        assert_agrees(only(answers.iloc[[place]]), record, live, limits)
 
 
 @settings(max_examples=40, deadline=None)
