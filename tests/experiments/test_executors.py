@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import multiprocessing
-import os
 import pickle
-import signal
 import threading
 import warnings
-from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,57 +182,3 @@ def test_a_client_is_distinguished_from_its_executor() -> None:
         go(lab.Experiment([looking()], ["x"]), executor=Client())
     with pytest.warns(AgentlabWarning, match="it must return a concurrent"):
         go(lab.Experiment([looking()], ["x"]), executor=lambda: 3)
-
-
-# A cluster -------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(180)
-def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
-    """Four worker processes, one of them killed: nothing is lost or duplicated."""
-    import distributed
-
-    log = tmp_path / "log"
-    agent = lab.Agent(Slow(0.05, log), tools=[look], name="a")
-    study = lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=tmp_path / "runs.db")
-    killed: list[int] = []
-
-    def kill_one(pids: list[int]) -> None:
-        """The worker that is in the middle of a run."""
-        # four processes import everything first
-        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20, limit_s=90.0)
-        pid, *_ = log.read_text().splitlines()[-1].split()
-        assert int(pid) in pids
-        killed.append(int(pid))
-        os.kill(int(pid), signal.SIGKILL)
-
-    with (
-        distributed.LocalCluster(
-            n_workers=4,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            host="127.0.0.1",
-            local_directory=str(tmp_path),
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        pids = list(client.run(os.getpid).values())
-        assert len(set(pids)) == 4
-        assert os.getpid() not in pids
-        killer = threading.Thread(target=kill_one, args=(pids,))
-        killer.start()
-        results = go(study, executor=client.get_executor(pure=False), concurrency=8)
-        killer.join()
-        assert len(killed) == 1
-        again = go(study, executor=client.get_executor(pure=False))
-
-    asked = [line.split() for line in log.read_text().splitlines()]
-    assert len({pid for pid, *_ in asked}) >= 4
-    repeated = [cell for cell, times in Counter((label, step) for _, label, step in asked).items() if times > 1]
-    assert len(repeated) <= 1  # the current step of the worker that died
-    whole = go(lab.Experiment([lab.Agent(Slow(0), tools=[look], name="a")], ["x", "y"], repeats=10, score=steps_taken))
-    assert_same(results, whole)
-    assert_same(again, whole)
-    assert len(study.store.run_ids()) == 20

@@ -1,4 +1,5 @@
-"""Tasks x agents x repeats over a recording: the same frames at any concurrency, on a cluster that loses a worker, after a kill."""
+"""Tasks x agents x repeats over a recording: the same frames at any concurrency, on a cluster that loses a worker, after a kill.
+The other test of such a cluster is here too, since a cluster takes long to start."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import json
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +20,8 @@ import pytest
 import agentlab as lab
 from agentlab.storage.store import Store
 
-from .parts import assert_same, within
+from .parts import Slow, assert_same, steps_taken, within
+from .parts import look as look_up
 
 
 class Squares(BaseHTTPRequestHandler):
@@ -131,11 +134,34 @@ def test_the_frames_are_the_same_after_a_kill_in_the_middle(whole: Any, tmp_path
     assert_same(go(recording, study(count, port, path), concurrency=16), results)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.timeout(3600)
-def test_the_frames_are_the_same_on_a_cluster_that_loses_a_worker(whole: Any, tmp_path: Path) -> None:
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The client of a cluster of worker processes. Each test kills one; the cluster starts another in its place."""
     import distributed
 
+    local = {"processes": True, "dashboard_address": None, "host": "127.0.0.1"}
+    folder = str(tmp_path_factory.mktemp("cluster"))
+    with (
+        distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, local_directory=folder, **local) as made,
+        distributed.Client(made) as client,
+    ):
+        yield client
+
+
+def pids_of(cluster: Any) -> list[int]:
+    cluster.wait_for_workers(WORKERS)
+    pids = list(cluster.run(os.getpid).values())
+    assert len(set(pids)) == WORKERS
+    assert os.getpid() not in pids
+    return pids
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(3600)
+def test_the_frames_are_the_same_on_a_cluster_that_loses_a_worker(whole: Any, cluster: Any, tmp_path: Path) -> None:
     count, port, recording, results = whole
     path, killed = tmp_path / "cluster.db", list[int]()
 
@@ -144,17 +170,48 @@ def test_the_frames_are_the_same_on_a_cluster_that_loses_a_worker(whole: Any, tm
         os.kill(pids[0], signal.SIGKILL)
         killed.append(ended_in(path))
 
-    local = {"processes": True, "dashboard_address": None, "host": "127.0.0.1", "local_directory": str(tmp_path)}
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **local) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        killer = threading.Thread(target=kill_one, args=([*client.run(os.getpid).values()],))
-        killer.start()
-        there = go(recording, study(count, port, path), concurrency=8, executor=client.get_executor(pure=False))
-        killer.join()
+    killer = threading.Thread(target=kill_one, args=(pids_of(cluster),))
+    killer.start()
+    there = go(recording, study(count, port, path), concurrency=8, executor=cluster.get_executor(pure=False))
+    killer.join()
     assert killed[0] < 9 * count
     assert_same(there, results)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(180)
+def test_a_cluster_that_loses_a_worker_half_way_repeats_at_most_one_step(cluster: Any, tmp_path: Path) -> None:
+    """Several worker processes, one of them killed: nothing is lost or duplicated."""
+    log = tmp_path / "log"
+    agent = lab.Agent(Slow(0.05, log), tools=[look_up], name="a")
+    experiment = lab.Experiment([agent], ["x", "y"], repeats=10, score=steps_taken, store=tmp_path / "runs.db")
+    killed: list[int] = []
+
+    def kill_one(pids: list[int]) -> None:
+        """The worker that is in the middle of a run."""
+        # the processes import everything first
+        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20, limit_s=90.0)
+        pid, *_ = log.read_text().splitlines()[-1].split()
+        assert int(pid) in pids
+        killed.append(int(pid))
+        os.kill(int(pid), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one, args=(pids_of(cluster),))
+    killer.start()
+    results = asyncio.run(experiment.run(executor=cluster.get_executor(pure=False), concurrency=8))
+    killer.join()
+    assert len(killed) == 1
+    again = asyncio.run(experiment.run(executor=cluster.get_executor(pure=False)))
+
+    asked = [line.split() for line in log.read_text().splitlines()]
+    assert len({pid for pid, *_ in asked}) >= WORKERS
+    repeated = [cell for cell, times in Counter((label, step) for _, label, step in asked).items() if times > 1]
+    assert len(repeated) <= 1  # the current step of the worker that died
+    alone = lab.Experiment([lab.Agent(Slow(0), tools=[look_up], name="a")], ["x", "y"], repeats=10, score=steps_taken)
+    expected = asyncio.run(alone.run())
+    assert_same(results, expected)
+    assert_same(again, expected)
+    assert len(experiment.store.run_ids()) == 20
 
 
 def ended_in(path: Path) -> int:

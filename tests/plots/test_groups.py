@@ -298,9 +298,10 @@ def test_given_axes_are_drawn_into(name: str) -> None:
 
 @each
 def test_names_from_outside_are_drawn_literally(plot: Any, frame: pd.DataFrame) -> None:
-    for name in ("$x_1$", "_hidden", "two\nlines", "模", "a" * 80):
-        shown = plot(frame.assign(provider=name))
-        assert (shown if isinstance(shown, PlotFigure) else shown.figure).png(0.4).startswith(b"\x89PNG")
+    names = ("$x_1$", "_hidden", "two\nlines", "模", "a" * 80)
+    several = [frame.assign(provider=name, run_id=[f"{name} {run}" for run in frame["run_id"]]) for name in names]
+    shown = plot(pd.concat(several, ignore_index=True))
+    assert (shown if isinstance(shown, PlotFigure) else shown.figure).png(0.4).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
