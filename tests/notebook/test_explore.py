@@ -161,7 +161,11 @@ def handed_in(place: int, stop: Any = None, **budget: Any) -> Run:
 
 def shown(explorer: Explorer) -> str:
     """The text of the page."""
-    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", explorer.bundle()["text/html"].split("</style>")[1]))
+    return text_of(explorer.bundle())
+
+
+def text_of(bundle: dict[str, Any]) -> str:
+    return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", bundle["text/html"].split("</style>")[1]))
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +182,12 @@ def test_the_explorer_opens_with_the_limits_of_the_runs(thirty_six: list[Run], a
     assert found["cost_mean"] == pytest.approx(float(runs["cost_usd"].mean())) == pytest.approx(0.011)
     assert (found["unknown"], found["stopped"], found["success_rate"]) == (0, 36, 1.0)
     assert dict(explorer._now().ends) == {"HasToolCall": 36, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
-    assert "100% reached the goal cost $0.011 per run 36 runs, as recorded" in shown(explorer)
-    assert shown(explorer).count("the same 0%") == 4, "it is the record"
+    page = shown(explorer)
+    assert "100% reached the goal cost $0.011 per run 36 runs, as recorded" in page
+    assert page.count("the same 0%") == 4, "it is the record"
     explorer.limits["StepCountIs"] = 5
-    assert (
-        "$0.009 per run" in shown(explorer)
-        and "$0.002 less (18%)" in shown(explorer)
-        and "as recorded The" not in shown(explorer)
-    )
+    page = shown(explorer)
+    assert "$0.009 per run" in page and "$0.002 less (18%)" in page and "as recorded The" not in page
 
 
 def test_if_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> None:
@@ -206,16 +208,19 @@ def test_if_some_runs_are_unknown_the_mean_names_its_runs_and_compares_on_them(t
     known = [run for place, run in enumerate(thirty_six) if place % 6 >= 1]
     recorded = sum(float(run.history.cost_usd or 0) for run in known) / 30
 
-    assert "cost $0.008 per run, of the 30 known 36 runs" in shown(explorer)
-    assert f"${recorded - 0.008:.3g} less ({1 - 0.008 / recorded:.0%}) on these runs" in shown(explorer)
+    page = shown(explorer)
+    assert "cost $0.008 per run, of the 30 known 36 runs" in page
+    assert f"${recorded - 0.008:.3g} less ({1 - 0.008 / recorded:.0%}) on these runs" in page
 
 
 def test_a_partly_known_share_is_a_range() -> None:
     explorer = lab.explore([made(place, turns=4) for place in range(27)])
     assert "33% reached the goal" in shown(explorer)
     explorer.limits["max_turns"] = 9
-    assert "33% to 100% reached the goal" in shown(explorer) and "none: not all known" in shown(explorer)
-    assert "33% to 100% reached the goal" in explorer.bundle()["text/plain"]
+    bundle = explorer.bundle()
+    page = text_of(bundle)
+    assert "33% to 100% reached the goal" in page and "none: not all known" in page
+    assert "33% to 100% reached the goal" in bundle["text/plain"]
 
 
 def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
