@@ -186,10 +186,11 @@ def asks_again(retries: int = 3, **limits: Any) -> lab.RunResult:
 def test_answers_that_are_asked_for_again_count(name: str) -> None:
     record = asks_again()
     assert (record.output, record.usage.total_tokens) == (7, 120)
-    for limit in (*range(1, 7), *range(10, 130, 5)):
-        limits = {name: limit}
-        answer = only(lab.backtest(record, budget=limits, per="run"))
-        assert_agrees(answer, record, asks_again(**limits), limits)
+    limits = [*range(1, 7), *range(10, 130, 5)]
+    answers = lab.backtest(record, budget={name: limits}, per="run")
+    assert answers[name].tolist() == limits
+    for place, limit in enumerate(limits):
+        assert_agrees(only(answers.iloc[[place]]), record, asks_again(**{name: limit}), {name: limit})
 
 
 def test_a_record_that_was_given_no_further_try_is_not_continued() -> None:
