@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import Budget, Custom, StepCountIs, StopReason
-from agentlab.analysis.conditions import reading_name
+from agentlab.analysis.conditions import latches, reading_name
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.evaluation import read_condition
 from agentlab.model.finish_reasons import FinishReason
@@ -137,6 +137,18 @@ def test_a_continued_answer_that_the_last_one_might_have_cut_off_is_unknown() ->
     share=0.5,
     recorded_with_it=False,
 )
+@example(
+    script=[
+        say("some words", finish=FinishReason.MAX_TOKENS, tokens=(0, 1)),
+        call("look", {}, tokens=(0, 2)),
+        call("look", {}, tokens=(0, 0)),
+        call("look", {}, tokens=(0, 0)),
+    ],
+    stop=~StepCountIs(1),
+    budget=Budget(max_turns=None, max_tokens=4),
+    share=0.5,
+    recorded_with_it=False,
+)
 def test_backtest_agrees_with_the_live_loop_on_last_answers(
     script: list[Said], stop: StopCondition | None, budget: Budget, share: float, recorded_with_it: bool
 ) -> None:
@@ -154,7 +166,10 @@ def test_backtest_agrees_with_the_live_loop_on_last_answers(
         assert live.history[-1].last_answer
         assert answer["step"] == len(live.history)
         assert (answer["tokens"], answer["cost_usd"], answer["calls"]) == (None, None, None)
-        if live.stop_reason in OF_LIMITS:  # otherwise the last answer itself failed
+        if answer["stop_reason"] is None:  # a call that continues a cut answer might have met, cut off, what the whole one does not
+            assert stop is not None and not latches(stop)
+            assert any(len(step.calls) > 1 for step in live.history)
+        elif live.stop_reason in OF_LIMITS:  # otherwise the last answer itself failed
             assert answer["stop_reason"] == live.stop_reason.value
             assert f"Budget reached: {answer['fired']} " in live.detail
     else:
