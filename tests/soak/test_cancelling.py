@@ -346,9 +346,10 @@ def test_an_experiment_is_cut_short_at_every_moment_and_resumes(way: str, part: 
         asked.append(number)
         return "end" if number == 3 else calls("ponder")
 
+    ponder = [one for one in tools(Ledger()) if one.name == "ponder"]
     for at in moments_of(part, "an experiment", way):
         asked.clear()
-        agent = lab.Agent(Slow(answer), tools=tools(Ledger()), name="a", continuation=None)
+        agent = lab.Agent(Slow(answer), tools=ponder, name="a", continuation=None)
         with Store(tmp_path / f"{at}.db") as store:
             study = lab.Experiment([agent], ["x", "y"], repeats=2, store=store, score=lambda result: result.terminated)
             moments = Moments(at, cancel_the_task if way == "task.cancel()" else cancel_the_task_late)
@@ -358,8 +359,9 @@ def test_an_experiment_is_cut_short_at_every_moment_and_resumes(way: str, part: 
                     runner.run(study.run(concurrency=2, progress=False))
                 moments.leave()
                 assert runner.run(leftovers()) == []
-                states = Counter(study.results().runs["state"])
-                kept, before = len(study.results().steps), len(asked)
+                begun = study.results()
+                states = Counter(begun.runs["state"])
+                kept, before = len(begun.steps), len(asked)
                 assert "open" not in states
                 results = runner.run(study.run(concurrency=2, progress=False))
             assert moments.problems == []
