@@ -22,6 +22,8 @@ from agentlab.transport.replaying import ReplayIndex
 
 NAMES = names()
 KEY = "tok-" + "Zq81mN4pXw77-planted"
+READERS = ("anthropic", "bedrock", "compatible", "gemini", "openai", "openai-responses", "openrouter", "xai")
+"""One provider for each reader of answers: the others differ from these in addresses, keys and finish reasons only."""
 SPOILT = 2
 """The number of the request that has the fault."""
 

@@ -26,7 +26,7 @@ from agentlab.engine import client
 from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
-from .conversation import KEY, NAMES, SPOILT, TALKS, Held, Talk
+from .conversation import KEY, NAMES, READERS, SPOILT, TALKS, Held, Talk
 from .table import show
 from .test_faults import ANSWERED, BROKEN, NO_ANSWER, REFUSED, RETRIED, assert_ended_so, assert_nothing_lost, counted
 
@@ -125,8 +125,6 @@ ON_THE_WIRE: dict[str, tuple[Make, str, str]] = {
 }  # fmt: skip
 
 _seen: list[tuple[str, Talk, str]] = []
-
-READERS = ("anthropic", "bedrock", "compatible", "gemini", "openai", "openai-responses", "openrouter", "xai")
 
 
 @pytest.mark.parametrize(
