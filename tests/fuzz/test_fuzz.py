@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentlab.model.responses import ModelResponse
 from tests.fuzz import mutations, properties
 from tests.fuzz.seeds import seeds, sound_streams
 from tests.fuzz.wires import PROVIDERS, UNKNOWN_NAME, form, is_last
@@ -23,6 +25,13 @@ every_known = pytest.mark.parametrize("provider", KNOWN)
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "agentlab")
+
+
+@cache
+def undamaged(provider: str, body: bytes) -> ModelResponse:
+    """The response before any damage."""
+    response, _, _ = properties.read(provider, [body])
+    return response
 
 
 @every_provider
@@ -51,7 +60,7 @@ def test_an_undamaged_response_is_read_as_whole(provider: str):
 @few
 def test_a_truncated_stream_is_not_clean(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
-    original, _, _ = properties.read(provider, [seed.body])
+    original = undamaged(provider, seed.body)
     for _ in range(4):
         properties.check_truncated(provider, seed.body, mutations.place(chance, seed.body), original)
 
@@ -61,7 +70,7 @@ def test_a_truncated_stream_is_not_clean(provider: str, chance: random.Random):
 @few
 def test_a_corrupted_event_is_noticed(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
-    original, _, _ = properties.read(provider, [seed.body])
+    original = undamaged(provider, seed.body)
     events = seed.events
     last = next(number for number, event in enumerate(events) if is_last(seed.wire, event))
     at = chance.choice([number for number, event in enumerate(events) if event.data is not None and number <= last])
@@ -79,7 +88,7 @@ def test_a_corrupted_event_is_noticed(provider: str, chance: random.Random):
 @few
 def test_a_dropped_event_is_noticed(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
-    original, _, _ = properties.read(provider, [seed.body])
+    original = undamaged(provider, seed.body)
     for _ in range(3):
         properties.check_dropped(provider, seed.body, chance.randrange(len(seed.events)), original)
 
@@ -89,7 +98,7 @@ def test_a_dropped_event_is_noticed(provider: str, chance: random.Random):
 @few
 def test_reordered_events_invent_nothing(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
-    original, _, _ = properties.read(provider, [seed.body])
+    original = undamaged(provider, seed.body)
     events = seed.events
     if chance.random() < 0.5:
         chance.shuffle(events)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from agentlab.providers.registry import find, names
@@ -61,10 +61,16 @@ def form(body: bytes) -> str:
 
 def split(body: bytes) -> list[Event]:
     """The events of a stream, whose bytes together are the body. A JSON body is one event."""
+    return list(_split(body))
+
+
+@lru_cache(maxsize=1_000)
+def _split(body: bytes) -> tuple[Event, ...]:
+    """Kept, since the same few hundred bodies are damaged in many ways."""
     how = form(body)
     if how == "frames":
-        return list(_frames(body))
-    return [Event(body, data=_json(body))] if how == "json" else [_event(block) for block in _SSE_EVENT.findall(body)]
+        return tuple(_frames(body))
+    return (Event(body, data=_json(body)),) if how == "json" else tuple(_event(block) for block in _SSE_EVENT.findall(body))
 
 
 def _event(block: bytes) -> Event:

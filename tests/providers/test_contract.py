@@ -57,8 +57,9 @@ class TestResponses(ProviderContract):
         return [(responses_bodies.whole(answer(end)), end) for end in ENDS]
 
     @pytest.fixture
-    def stream(self) -> bytes:
-        return responses_bodies.stream(SAID)
+    def stream(self, name: str) -> bytes:
+        # with fewer events for the others, which read it alike: the contract takes the square of its length
+        return responses_bodies.stream(SAID, "named" if name == "openai-responses" else "done only")
 
 
 class TestBedrock(ProviderContract):

@@ -27,6 +27,8 @@ SPOKEN = Answer(
 )
 SPOKEN = Answer(text=SPOKEN.text, reasoning=SPOKEN.reasoning, calls=SPOKEN.calls, finish=F.TOOL_CALLS)
 TALK = Answer(text=("Hello", " wörld"), reasoning=("hm",))
+BRIEF = Answer(text=("wörld",), reasoning=("hm",), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS)
+"""Every type of event, once or twice: a test of every byte takes the square of their length."""
 
 
 @pytest.mark.parametrize("manner", MANNERS)
@@ -47,9 +49,10 @@ def test_a_stream_is_read_like_a_whole_body(manner: str, answer: Answer, places:
     assert [event.signal for event in emitted if isinstance(event, SignalSeen)] == [found.signal]
 
 
-@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("manner", ["named", "unnamed"])
 def test_every_cut_into_two_chunks(manner: str):
-    data = stream(SPOKEN, manner)
+    """Of events with and without a line for their name: the other manners differ in what whole events say."""
+    data = stream(BRIEF, manner)
     expected, emitted = parse_stream(NAME, [data])
     for at in range(len(data) + 1):
         found, emitted_in_two = parse_stream(NAME, [data[:at], data[at:]])
