@@ -123,13 +123,13 @@ def essence(result: lab.RunResult) -> dict[str, Any]:
     }
 
 
-def everything_shown(result: lab.RunResult) -> str:
-    """Everything of a result that may be shown to a user, as one text."""
-    frames = [result.to_frame(what) for what in ("steps", "calls", "tools", "events", "readings")]
-    shown = [repr(result), repr(list(result.history)), repr(list(result.events)), result.detail, repr(result.error)]
-    shown += [frame.to_csv() for frame in frames]
-    shown += [str(step.error) for step in result.history]
-    shown += [json.dumps(result._repr_mimebundle_())]
+def everything_shown(*results: lab.RunResult) -> str:
+    """Everything of these results that may be shown to a user, as one text."""
+    shown = [lab.frame(list(results), what).to_csv() for what in ("steps", "calls", "tools", "events", "readings")]
+    for result in results:
+        shown += [repr(result), repr(list(result.history)), repr(list(result.events)), result.detail, repr(result.error)]
+        shown += [str(step.error) for step in result.history]
+        shown += [json.dumps(result._repr_mimebundle_())]
     return "\n".join(shown)
 
 

@@ -29,8 +29,8 @@ def answers_of(name: str, *, streaming: bool) -> list[bytes]:
     return [interaction.response.body for interaction in load_cassette(file).interactions]
 
 
-def in_pieces(body: bytes, content_type: str) -> Reply:
-    """The body in chunks, with pauses; a header and a cookie contain the key."""
+def in_pieces(body: bytes, content_type: str, pause_s: float) -> Reply:
+    """The body in chunks, with a pause after each; a header and a cookie contain the key."""
 
     def reply(handler: Handler) -> None:
         handler.begin(
@@ -40,7 +40,7 @@ def in_pieces(body: bytes, content_type: str) -> Reply:
         for start in range(0, len(body), size):
             handler.chunk(body[start : start + size])
             wait_until_read(handler.connection)
-            time.sleep(PAUSE_S)
+            time.sleep(pause_s)
         handler.wfile.write(b"0\r\n\r\n")
 
     return reply
@@ -63,7 +63,8 @@ def run(base: str, name: str, transport: object, *, streaming: bool, key: str | 
 def test_a_recording_replays_the_same(name: str, streaming: bool, tmp_path: Path) -> None:
     kind = TYPES.get(name, "text/event-stream") if streaming else "application/json"
     bodies = answers_of(name, streaming=streaming)
-    with serving(script=[in_pieces(body, kind) for body in bodies] * 2) as server:
+    script = [in_pieces(body, kind, pause_s) for pause_s in (0.0, PAUSE_S) for body in bodies]
+    with serving(script=script) as server:
         base = server.base.removesuffix("/v1") if name in ("bedrock", "anthropic", "anthropic-foundry") else server.base
         first = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)
         again = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)  # recorded again: replaced, not added
