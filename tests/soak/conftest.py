@@ -15,3 +15,4 @@ PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQV
 def _no_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made, but not rasterized; `displays.of_picture` draws each of them once, as SVG with its texts."""
     monkeypatch.setattr(PlotFigure, "png", lambda self, scale=1.0: PIXEL)
+    monkeypatch.setattr("agentlab.notebook.explorer.figures.TradeOff._png", lambda self: PIXEL)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from engine.server import serving
 from interop.collected import Collected
@@ -150,7 +151,9 @@ async def _finished(run: lab.Run) -> None:
 
 
 def _cells(frame: Any) -> str:
-    return str(frame.to_csv()) + str(frame.to_html()) + repr(frame)
+    """All cells in full. A plain frame's HTML and its repr are pandas' own, and have the beginnings of the same texts."""
+    assert type(frame) is pd.DataFrame
+    return frame.to_csv()
 
 
 def _bytes_of(folder: Path, beginning: str) -> str:
@@ -161,7 +164,8 @@ def _bytes_of(folder: Path, beginning: str) -> str:
 def _traceback(result: lab.RunResult) -> str:
     """The printed traceback: plain, and by IPython with the values of variables."""
     shown = []
-    for error in (result.error, *(step.error for step in result.history)):
+    errors = {id(error): error for error in (result.error, *(step.error for step in result.history))}  # the last one is in both
+    for error in errors.values():
         if isinstance(error, lab.AgentlabError):
             shown += traceback.format_exception(error)
             shown.append(repr(error))

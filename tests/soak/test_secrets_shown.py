@@ -304,7 +304,9 @@ def ask_for_everything(page: Page, run: lab.Run) -> None:
     for number in (0, *steps):
         page.ask("branch_form", run=run.id, step=number)
         page.ask("branch", run=run.id, step=number)
-        page.ask("branch", run=run.id, step=number, message="More.", model="nobody:nothing")
+    page.ask(
+        "branch", run=run.id, step=len(run.history), message="More.", model="nobody:nothing"
+    )  # slow: all packages are searched
     page.ask("in_code", run=run.id)
     page.ask("save", run=run.id)
     for name in ("max_turns", *run.limits.conditions):
