@@ -6,6 +6,7 @@ import ast
 import asyncio
 import contextlib
 import doctest
+import functools
 import importlib.util
 import io
 import re
@@ -36,6 +37,35 @@ def setup_source() -> str:
     found = re.search(r"```python\n(.*?)```", SETUP_PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
+
+
+RECORDED = frozenset(("run", "ended", "result", "others"))
+"""What that block assigns in the runs that it replays."""
+
+
+def setup_for(examples: list[doctest.Example]) -> str:
+    """The same without the runs that these examples do not use: a run takes longer than most examples."""
+    return _setup_with(RECORDED & names_in(ast.parse("".join(example.source for example in examples))))
+
+
+@functools.cache
+def _setup_with(used: frozenset[str]) -> str:
+    setup = ast.parse(setup_source())
+    (replayed,) = (statement for statement in setup.body if isinstance(statement, ast.With))
+    assert names_in(replayed) >= RECORDED
+    for statement in reversed(replayed.body):
+        if used & (names := RECORDED & names_in(statement)):
+            used |= names
+        else:
+            replayed.body.remove(statement)
+    if not replayed.body:
+        setup.body.remove(replayed)
+    return ast.unparse(setup)
+
+
+def names_in(code: ast.AST) -> set[str]:
+    """The variables that this code uses or assigns."""
+    return {node.id for node in ast.walk(code) if isinstance(node, ast.Name)}
 
 
 class Notebook:

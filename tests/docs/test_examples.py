@@ -12,18 +12,17 @@ import pytest
 
 import agentlab as lab
 
-from .examples import REPOSITORY, Notebook, examples_of, failures, public, setup_source
+from .examples import REPOSITORY, Notebook, examples_of, failures, public, setup_for, setup_source
 
 EVERYTHING: dict[str, Any] = public().everything()
 
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A notebook at the root of the repository, after the cell that all examples begin with."""
+    """A notebook at the root of the repository."""
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Notebook() as opened:
-        opened.run(setup_source())
         yield opened
 
 
@@ -34,6 +33,7 @@ def test_an_example_gives_its_documented_output(name: str, notebook: Notebook) -
         f"agentlab.{name} has no example: write one below `Example:` in its docstring (or docs/public_names.py: INNER)."
     )
     assert any(example.want.strip() or example.exc_msg for example in examples), "it shows nothing"
+    notebook.run(setup_for(examples))
     assert not failures(examples, notebook)
 
 
@@ -58,6 +58,7 @@ def test_code_on_a_page_is_valid_python(page: Path) -> None:
 
 
 def test_a_wrong_example_is_detected(notebook: Notebook) -> None:
+    notebook.run(setup_source())
     for wrong in (
         ">>> 1 + 1\n3",
         ">>> int('x')\n1",
