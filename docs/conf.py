@@ -6,6 +6,7 @@ a code host. Only files that match `include_patterns` are read.
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import agentlab  # noqa: E402
+
+gc.set_threshold(
+    100_000, 50, 1_000
+)  # the trees of all pages live to the end: to visit them again and again takes a fifth of a build
 
 project = "agentlab"
 author = "the agentlab authors"

@@ -156,14 +156,20 @@ _OBJECTS = {
 
 
 @cache
-def _by_object() -> dict[tuple[str, str], str]:
-    """Return public names by the module and name of their definition, so that a type in a signature becomes a link."""
-    found = {}
+def _by_target() -> dict[str, dict[str, None]]:
+    """Return public names by what a signature calls them, so that a type in it becomes a link: by the module and name of their
+    definition, by that name alone, and by the public name itself.
+    """
+    found: dict[tuple[str, str], str] = {}
     for name, value in everything().items():
         module, inner = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         if module and inner:
             found.setdefault((module, inner), f"agentlab.{name}")
-    return found
+    targets: dict[str, dict[str, None]] = {}
+    for (module, inner), public in found.items():
+        for target in (f"{module}.{inner}", inner, public, public.removeprefix("agentlab.")):
+            targets.setdefault(target, {})[public] = None
+    return targets
 
 
 def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
@@ -171,14 +177,12 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]
-    for (module, inner), public in _by_object().items():
-        if target in (f"{module}.{inner}", inner) or target in (public, public.removeprefix("agentlab.")):
-            domain = env.get_domain("py")
-            shown = domain.objects.get(public)
-            if shown is not None:
-                from sphinx.util.nodes import make_refnode
+    for public in _by_target().get(target, ()):
+        shown = env.get_domain("py").objects.get(public)
+        if shown is not None:
+            from sphinx.util.nodes import make_refnode
 
-                return make_refnode(app.builder, node["refdoc"], shown.docname, shown.node_id, contnode, public)
+            return make_refnode(app.builder, node["refdoc"], shown.docname, shown.node_id, contnode, public)
     if node.get("refexplicit") or (target.startswith("agentlab.") and target.count(".") == 1):
         return None  # written by hand: it has to exist
     return contnode
