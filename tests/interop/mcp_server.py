@@ -1,12 +1,18 @@
-"""An MCP server for tests, over stdio, or over streamable HTTP on the port in its argument. It writes its process id to a file."""
+"""An MCP server for tests, over stdio, or over streamable HTTP on the port in its argument. It writes its process id to a file.
+
+Its imports take most of a test's time. With `fork <socket>`, one process imports them, and each `mcp_start.py <socket>` is a server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import gc
+import json
 import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +22,13 @@ from mcp.types import BlobResourceContents, EmbeddedResource
 from pydantic import Field
 
 server = MCPServer("stations", log_level="CRITICAL")
-FOLDER = Path(os.environ.get("STATIONS_FOLDER", "."))
+
+
+def folder() -> Path:
+    """What the server leaves for a test."""
+    return Path(os.environ.get("STATIONS_FOLDER", "."))
+
+
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAC0lEQVR4nGNggAEAAA8AARjAtgcAAAAASUVORK5CYII=")
 WAV = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0data\0\0\0\0"
 
@@ -30,7 +42,7 @@ def find_station(name: Annotated[str, Field(description="the name, or its beginn
 @server.tool()
 def departures(station: str) -> dict[str, Any]:
     """List the next departures."""
-    (FOLDER / "calls").open("a").write(f"{station}\n")
+    (folder() / "calls").open("a").write(f"{station}\n")
     return {"station": station, "trains": [{"to": "Linz", "at": "10:02"}]}
 
 
@@ -69,7 +81,7 @@ async def crawl(pages: int, context: Context) -> str:
             try:
                 await asyncio.sleep(60)
             finally:
-                (FOLDER / "cancelled").touch()
+                (folder() / "cancelled").touch()
     return f"{pages} pages"
 
 
@@ -110,10 +122,46 @@ async def renew(context: Context) -> str:
     return "renewed"
 
 
-if __name__ == "__main__":
-    logging.disable()
-    (FOLDER / "pid").write_text(str(os.getpid()))
-    if len(sys.argv) > 1:
-        server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+def run(*port: str) -> None:
+    """Serve until the client closes the input, or on a port."""
+    (folder() / "pid").write_text(str(os.getpid()))
+    if port:
+        server.run("streamable-http", host="127.0.0.1", port=int(port[0]))
     else:
         server.run()
+
+
+def fork_at(path: str) -> None:
+    """Fork a server for each program that asks at this socket, with the arguments, the environment, and the streams of that program."""
+    import uvicorn.lifespan.on  # what only a server over HTTP would import
+    import uvicorn.loops.auto
+    import uvicorn.protocols.http.auto
+    import uvicorn.protocols.websockets.auto  # noqa: F401
+
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the servers
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(64)
+        while True:
+            asking, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                said, streams, *_ = socket.recv_fds(asking, 1 << 20, 3)
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                    os.close(stream)
+                arguments, environment = json.loads(said)
+                os.environ.update(environment)
+                run(*arguments)
+                os._exit(0)
+            asking.close()
+
+
+if __name__ == "__main__":
+    logging.disable()
+    if sys.argv[1:2] == ["fork"]:
+        fork_at(sys.argv[2])
+    else:
+        run(*sys.argv[1:])

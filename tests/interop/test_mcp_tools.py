@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +31,7 @@ from . import mcp_server
 pytest.importorskip("mcp", reason="the official client is a development dependency")
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
+STARTS = str(Path(__file__).with_name("mcp_start.py"))
 NAMES = ["find_station", "departures", "buy", "map_of", "announcement", "timetable", "crawl", "die", "meet", "extend", "renew"]
 
 Start = Callable[..., tools.McpServer]
@@ -41,29 +44,48 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "server"
 
 
-@pytest.fixture
-def stdio(folder: Path) -> Start:
-    return lambda **more: lab.tools.from_mcp(
-        [sys.executable, SERVER], env={"STATIONS_FOLDER": str(folder)}, name="stations", **more
-    )
+@pytest.fixture(scope="module")
+def command() -> Iterator[list[str]]:
+    """A command that starts a server in a process of its own, forked from one that has imported what servers import."""
+    with tempfile.TemporaryDirectory() as short:  # the path of a socket is at most a hundred characters long
+        address = f"{short}/socket"
+        process = subprocess.Popen([sys.executable, SERVER, "fork", address])
+        until = time.monotonic() + 60
+        while not Path(address).exists() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.05)
+        yield [sys.executable, "-I", "-S", STARTS, address]
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
-def port(folder: Path) -> Iterator[int]:
+def stdio(command: list[str], folder: Path) -> Start:
+    return lambda **more: lab.tools.from_mcp(command, name="stations", **{"env": {"STATIONS_FOLDER": str(folder)}, **more})
+
+
+@pytest.fixture
+def program(folder: Path) -> Start:
+    """A server that is a program of its own, as users have it."""
+    return lambda: lab.tools.from_mcp([sys.executable, SERVER], name="stations", env={"STATIONS_FOLDER": str(folder)})
+
+
+@pytest.fixture
+def port(command: list[str], folder: Path) -> Iterator[int]:
     """Start a server over HTTP on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free: int = probe.getsockname()[1]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([sys.executable, SERVER, str(free)], stderr=log, stdout=log)
+        process = subprocess.Popen([*command, str(free)], stderr=log, stdout=log)
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", free)) == 0:
                 break
-        time.sleep(0.05)
+        time.sleep(0.01)
     yield free
-    process.kill()
+    if process.poll() is None:
+        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
     process.wait()
 
 
@@ -97,6 +119,7 @@ async def until(true: Callable[[], object]) -> None:
 # Listing and calling ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("start", ["program", "http"], indirect=True)
 def test_the_tools_of_a_server_are_listed_and_called(start: Start, folder: Path) -> None:
     async def main() -> None:
         async with start() as server:
@@ -283,9 +306,9 @@ def test_a_call_beyond_its_time_limit_is_cancelled_at_the_server(stdio: Start, f
 ENDED = "it ended while die was under way; what the call did is not known. The next call starts it again."
 
 
-def test_a_server_that_is_killed_fails_the_call_and_the_run_continues(stdio: Start, folder: Path) -> None:
+def test_a_server_that_is_killed_fails_the_call_and_the_run_continues(program: Start, folder: Path) -> None:
     async def main() -> None:
-        async with stdio() as server:
+        async with program() as server:
             first = (folder / "pid").read_text()
             script = call("die", {}), call("find_station", {"name": "Graz"})
             result = await agent_of(server, *script).run("?")
@@ -507,7 +530,7 @@ def test_keys_of_the_server_are_not_recorded(stdio: Start, folder: Path, tmp_pat
 
     async def main() -> None:
         more = {"STATIONS_FOLDER": str(folder), "STATIONS_KEY": key}
-        async with tools.from_mcp([sys.executable, SERVER], name="stations", env=more) as server:
+        async with stdio(env=more) as server:
             await agent_of(server, call("find_station", {"name": key})).run("?")
 
     with lab.record(tmp_path / "recorded"):
