@@ -15,10 +15,13 @@ _FAMILIES = {"chat": "chat", "responses": "responses", "messages": "anthropic", 
 """By the last part of a wire's name."""
 
 
+NAMES = frozenset(names())  # each call reads the entry points of all installed packages
+
+
 @cache
 def family(provider: str) -> str:
     """The wire that a provider uses; for an unknown provider or one with a separate wire, its name."""
-    if provider not in names():
+    if provider not in NAMES:
         return provider
     kind: Any = find(provider)
     return _FAMILIES.get(kind.wire.rpartition(".")[2], provider)
@@ -27,7 +30,7 @@ def family(provider: str) -> str:
 UNKNOWN_NAME = "some-gateway"
 """An unknown provider: its responses are read by their pattern."""
 
-PROVIDERS = (*(name for name in names() if family(name) in _FAMILIES.values()), UNKNOWN_NAME)
+PROVIDERS = (*(name for name in sorted(NAMES) if family(name) in _FAMILIES.values()), UNKNOWN_NAME)
 
 _LAST_RESPONSES = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
 _REASON_FIELDS = ("finish_reason", "stop_reason", "finishReason", "blockReason", "stopReason")

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.types import BlobResourceContents, EmbeddedResource
+from mcp_media import PNG, WAV
 from pydantic import Field
 
 server = MCPServer("stations", log_level="CRITICAL")
@@ -27,10 +28,6 @@ server = MCPServer("stations", log_level="CRITICAL")
 def folder() -> Path:
     """What the server leaves for a test."""
     return Path(os.environ.get("STATIONS_FOLDER", "."))
-
-
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAC0lEQVR4nGNggAEAAA8AARjAtgcAAAAASUVORK5CYII=")
-WAV = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0data\0\0\0\0"
 
 
 @server.tool()

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.testing import ScriptedProvider, call, say
 from tests.engine.server import serving, status
 
-from . import mcp_server
+from .mcp_media import PNG, WAV
 
-pytest.importorskip("mcp", reason="the official client is a development dependency")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the official client is a development dependency")
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 STARTS = str(Path(__file__).with_name("mcp_start.py"))
@@ -199,8 +200,8 @@ def test_images_audio_and_pdfs_of_a_server_are_parts_and_replay(start: Start, tm
         live = asyncio.run(go(start()))
     seen = [[piece if isinstance(piece, str) else (type(piece), piece.data) for piece in one.pieces] for one in live]
     assert seen == [
-        ["The map of Graz:", (lab.Image, mcp_server.PNG), "[image/png, 10 bytes]"],  # the second image is none
-        [(lab.Audio, mcp_server.WAV)],
+        ["The map of Graz:", (lab.Image, PNG), "[image/png, 10 bytes]"],  # the second image is none
+        [(lab.Audio, WAV)],
         [(lab.Document, b"%PDF-1.7\n1 0 obj\n")],
     ]
     assert live[2].parts[0].name == "May 2026.pdf"
@@ -219,7 +220,7 @@ def test_a_recording_has_the_bytes_of_results_once(stdio: Start, tmp_path: Path)
     with lab.record(tmp_path / "recorded"):
         live = asyncio.run(go(stdio()))
     (kept,) = (tmp_path / "recorded" / "media").iterdir()
-    assert (kept.suffix, kept.read_bytes()) == (".png", mcp_server.PNG)
+    assert (kept.suffix, kept.read_bytes()) == (".png", PNG)
     assert live[0].parts[0].base64 not in (tmp_path / "recorded" / "stations.yaml").read_text()
     with lab.record(tmp_path / "recorded"):  # a further recording keeps the others as they are
         asyncio.run(go(stdio()))
@@ -247,7 +248,7 @@ def test_a_recording_has_the_bytes_of_results_once(stdio: Start, tmp_path: Path)
 def test_what_the_model_does_not_take_is_left_out_and_named(model: str, says: str) -> None:
     """The user cannot change what a server returns: the run continues."""
     refuses = lab.Agent(model).model.refuses_in_result  # type: ignore[attr-defined]
-    image, audio = lab.Image(mcp_server.PNG), lab.Audio(mcp_server.WAV)
+    image, audio = lab.Image(PNG), lab.Audio(WAV)
     content = [
         {"type": "image", "data": image.base64, "mimeType": "image/png"},
         {"type": "audio", "data": audio.base64, "mimeType": "audio/wav"},
@@ -496,7 +497,7 @@ def test_a_whole_run_with_model_and_server_replays(stdio: Start, tmp_path: Path,
     assert b'{"url":"data:image/png;base64,' in asked[1]
     with lab.replay(tmp_path / "whole"):
         again = asyncio.run(go(tools.from_mcp("no-such-command", name="stations"), port))
-    assert results_of(again)[1].parts[0].data == mcp_server.PNG
+    assert results_of(again)[1].parts[0].data == PNG
     assert (text, again.text, results_of(again)[0].content) == ("At Graz Hbf.", "At Graz Hbf.", "Graz Hbf")
 
 
