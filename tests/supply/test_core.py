@@ -50,7 +50,7 @@ def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-@pytest.fixture(params=["blocked", "wheel"])
+@pytest.fixture(scope="module", params=["blocked", "wheel"])
 def answer(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The output of the program."""
     arguments = [str(PROGRAM), str(REPOSITORY)]
