@@ -15,10 +15,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai import OpenAI, OpenAIError
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.json.file.trace_exporter import FileSpanExporter
-from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
@@ -69,7 +67,9 @@ ASKS = {"tool_calls": [{"id": "t1", "type": "function", "function": {"name": "lo
 
 
 @pytest.fixture
-def client() -> Iterator[OpenAI]:
+def client() -> Iterator[Any]:
+    from openai import OpenAI
+
     script = [completion(ASKS, "tool_calls", (100, 64, 10)), completion({"content": "It is Paris."}, "stop", (130, 0, 20))]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     server.script = script  # type: ignore[attr-defined]
@@ -83,7 +83,10 @@ def client() -> Iterator[OpenAI]:
 
 
 @pytest.mark.parametrize("content", [True, False])
-def test_spans_of_the_openai_client(client: OpenAI, tmp_path: Path, content: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_of_the_openai_client(client: Any, tmp_path: Path, content: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from openai import OpenAIError
+    from opentelemetry.instrumentation.genai.openai import OpenAIInstrumentor
+
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "span_only" if content else "no_content")
     tracers = TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(FileSpanExporter(str(tmp_path / "spans.jsonl"))))

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import httpx2
-import openai
 import pytest
 
 import agentlab as lab
@@ -52,6 +51,8 @@ def test_the_address_of_a_deployment(name: str, base_url: str, address: str) -> 
 
 @pytest.mark.parametrize("version", ["2024-10-21", "2025-04-01-preview"])
 def test_the_vendors_client_uses_the_same_address(version: str) -> None:
+    import openai
+
     asked = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

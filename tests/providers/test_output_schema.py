@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal
 
 import botocore.session
 import pytest
-from anthropic.lib._parse._transform import transform_schema
-from anthropic.types import OutputConfigParam
 from botocore.validate import ParamValidator
-from google.genai import types as google_types
-from openai.lib._pydantic import _ensure_strict_json_schema
-from openai.types.responses import ResponseTextConfigParam
-from openai.types.shared_params import ResponseFormatJSONSchema
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
@@ -89,6 +83,8 @@ def without_types_of_literals(schema: Any) -> Any:
 
 @each(STRICT)
 def test_openais_client_would_not_change_the_strict_schema(kind: Any) -> None:
+    from openai.lib._pydantic import _ensure_strict_json_schema
+
     strict = output_type(kind).strict
     assert strict is not None
     theirs = copy.deepcopy(dict(strict))
@@ -97,6 +93,8 @@ def test_openais_client_would_not_change_the_strict_schema(kind: Any) -> None:
 
 @each(STRICT)
 def test_anthropics_client_would_not_change_the_strict_schema(kind: Any) -> None:
+    from anthropic.lib._parse._transform import transform_schema
+
     strict = output_type(kind).strict
     assert strict is not None
     assert in_order(transform_schema(dict(strict))) == in_order(without_types_of_literals(strict))
@@ -141,12 +139,16 @@ TRIP = output_type(Trip)
 
 
 def test_chat_completions() -> None:
+    from openai.types.shared_params import ResponseFormatJSONSchema
+
     body = sent("openai:gpt-5.4-mini", TRIP)
     TypeAdapter(ResponseFormatJSONSchema).validate_python(body["response_format"])
     assert body["response_format"]["json_schema"] == {"name": "final_answer", "schema": TRIP.strict, "strict": True}
 
 
 def test_responses_keeps_other_fields_of_text() -> None:
+    from openai.types.responses import ResponseTextConfigParam
+
     body = sent("openai-responses:gpt-5.4-mini", TRIP, {"text": {"verbosity": "low"}})
     TypeAdapter(ResponseTextConfigParam).validate_python(body["text"])
     assert body["text"]["verbosity"] == "low"
@@ -154,12 +156,16 @@ def test_responses_keeps_other_fields_of_text() -> None:
 
 
 def test_anthropic_keeps_other_fields_of_output_config() -> None:
+    from anthropic.types import OutputConfigParam
+
     body = sent("anthropic:claude-sonnet-4-6", TRIP, {"output_config": {"effort": "low"}})
     TypeAdapter(OutputConfigParam).validate_python(body["output_config"])
     assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": TRIP.strict}}
 
 
 def test_gemini_gets_the_schema_as_it_is() -> None:
+    from google.genai import types as google_types
+
     body = sent("gemini:gemini-3.5-flash", TRIP, {"temperature": 0})
     config = google_types.GenerationConfig.model_validate(body["generationConfig"])
     assert (config.temperature, config.response_mime_type, config.response_json_schema) == (0, "application/json", TRIP.schema)

@@ -11,13 +11,8 @@ from typing import Any
 import botocore.session
 import pydantic
 import pytest
-from anthropic.types import DocumentBlockParam, ImageBlockParam, TextBlockParam
 from botocore.validate import ParamValidator
 from engine import server
-from google.genai import types as gemini
-from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionToolMessageParam
-from openai.types.responses import ResponseInputContentParam
-from openai.types.responses.response_input_param import FunctionCallOutput
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
@@ -91,6 +86,8 @@ def same(kind: Any, value: Any) -> None:
 
 
 def check_chat(sent: Any) -> None:
+    from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionToolMessageParam
+
     for message in sent["messages"]:
         if message["role"] == "tool":
             same(ChatCompletionToolMessageParam, message)
@@ -101,6 +98,9 @@ def check_chat(sent: Any) -> None:
 
 
 def check_responses(sent: Any) -> None:
+    from openai.types.responses import ResponseInputContentParam
+    from openai.types.responses.response_input_param import FunctionCallOutput
+
     for item in sent["input"]:
         if item.get("type") == "function_call_output":
             same(FunctionCallOutput, item)
@@ -111,6 +111,8 @@ def check_responses(sent: Any) -> None:
 
 
 def check_anthropic(sent: Any) -> None:
+    from anthropic.types import DocumentBlockParam, ImageBlockParam, TextBlockParam
+
     kinds: dict[str, Any] = {"text": TextBlockParam, "image": ImageBlockParam, "document": DocumentBlockParam}
     for message in sent["messages"]:
         for block in message["content"] if isinstance(message["content"], list) else ():
@@ -120,6 +122,8 @@ def check_anthropic(sent: Any) -> None:
 
 
 def check_gemini(sent: Any) -> None:
+    from google.genai import types as gemini
+
     for content in sent["contents"]:
         read = gemini.Content.model_validate(content)  # an unknown key is an error
         for part in read.parts or []:

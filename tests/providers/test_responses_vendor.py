@@ -15,8 +15,6 @@ from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, 
 from .bodies import Answer, Call, provider
 from .responses_bodies import RESPONSES, events, whole
 
-vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
-
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FULL = Answer(reasoning=("hm",), calls=(Call("f", {"a": 1}),), finish=FinishReason.TOOL_CALLS, thinking=2, cached=3)
 MESSAGES = [
@@ -41,6 +39,8 @@ def whole_body(answer: Answer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", RESPONSES)
 def test_openais_types_read_our_requests(name: str):
+    vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
+
     tool = ToolSpec("f", "Does f", SCHEMA, json.dumps(SCHEMA))
     native = provider(name).parse(whole_body(FULL)).native
     request = ModelRequest([*MESSAGES, Message("assistant", "Hello", native=native)], "Be brief", (tool,), 9, stream=True)
@@ -55,6 +55,8 @@ def test_openais_types_read_our_requests(name: str):
 
 
 def test_openais_types_read_our_body():
+    vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
+
     theirs = vendor.Response.model_validate(whole_body(FULL))
     ours = provider("openai-responses").parse(whole_body(FULL))
     assert (ours.text, ours.signal.raw_value) == (theirs.output_text, theirs.status)
@@ -67,6 +69,8 @@ def test_openais_types_read_our_body():
 
 
 def test_openais_types_read_our_events():
+    vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
+
     event_type = TypeAdapter(vendor.ResponseStreamEvent)
     for event in events(FULL):
         if isinstance(event, dict) and "response" not in event:
@@ -74,6 +78,8 @@ def test_openais_types_read_our_events():
 
 
 def test_all_values_of_the_vendor_are_in_our_tables():
+    vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
+
     assert set(get_args(vendor.ResponseStatus)) == set(STATUSES.reasons)
     reason = vendor.response.IncompleteDetails.model_fields["reason"].annotation
     assert set(get_args(get_args(reason)[0])) == set(INCOMPLETE_REASONS.reasons)
@@ -83,6 +89,8 @@ def test_all_values_of_the_vendor_are_in_our_tables():
 
 
 def test_waiting_items_are_those_that_need_an_output():
+    vendor = pytest.importorskip("openai.types.responses", reason="the vendor's client is a development dependency")
+
     kinds = {get_args(item.model_fields["type"].annotation)[0] for item in get_args(get_args(vendor.ResponseOutputItem)[0])}
     with_output = {kind for kind in kinds if f"{kind}_output" in kinds} - {"program"}  # whose output the vendor provides
     assert {kind for kind in kinds if is_waiting_kind(kind)} == with_output | {"mcp_approval_request", "tool_search_call"}

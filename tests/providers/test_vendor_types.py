@@ -15,10 +15,6 @@ from agentlab.providers.wires import chat as chat_wire
 
 from .bodies import Answer, Call, provider, whole
 
-openai_chat = pytest.importorskip("openai.types.chat", reason="the vendor's client is a development dependency")
-anthropic_types = pytest.importorskip("anthropic.types", reason="the vendor's client is a development dependency")
-google_types = pytest.importorskip("google.genai.types", reason="the vendor's client is a development dependency")
-
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 MESSAGES = [
     Message("user", "Hi"),
@@ -37,6 +33,8 @@ def sent(name: str) -> dict[str, Any]:
 
 
 def test_openais_types_read_our_requests():
+    openai_chat = pytest.importorskip("openai.types.chat", reason="the vendor's client is a development dependency")
+
     body = sent("openai")
     message = TypeAdapter(openai_chat.ChatCompletionMessageParam)
     for entry in body["messages"]:
@@ -45,6 +43,8 @@ def test_openais_types_read_our_requests():
 
 
 def test_anthropics_types_read_our_requests():
+    anthropic_types = pytest.importorskip("anthropic.types", reason="the vendor's client is a development dependency")
+
     body = sent("anthropic")
     message = TypeAdapter(anthropic_types.MessageParam)
     for entry in body["messages"]:
@@ -54,6 +54,8 @@ def test_anthropics_types_read_our_requests():
 
 def test_googles_types_read_our_requests():
     """Google's types refuse unknown fields."""
+    google_types = pytest.importorskip("google.genai.types", reason="the vendor's client is a development dependency")
+
     body = sent("gemini")
     for content in body["contents"]:
         google_types.Content.model_validate(content)
@@ -63,6 +65,8 @@ def test_googles_types_read_our_requests():
 
 
 def test_openais_types_read_our_body():
+    openai_chat = pytest.importorskip("openai.types.chat", reason="the vendor's client is a development dependency")
+
     theirs = openai_chat.ChatCompletion.model_validate(whole("openai", FULL))
     ours = provider("openai").parse(whole("openai", FULL))
     choice = theirs.choices[0]
@@ -74,6 +78,8 @@ def test_openais_types_read_our_body():
 
 
 def test_anthropics_types_read_our_body():
+    anthropic_types = pytest.importorskip("anthropic.types", reason="the vendor's client is a development dependency")
+
     theirs = anthropic_types.Message.model_validate(whole("anthropic", FULL))
     ours = provider("anthropic").parse(whole("anthropic", FULL))
     assert ours.signal.raw_value == theirs.stop_reason
@@ -83,6 +89,8 @@ def test_anthropics_types_read_our_body():
 
 
 def test_googles_types_read_our_body():
+    google_types = pytest.importorskip("google.genai.types", reason="the vendor's client is a development dependency")
+
     theirs = google_types.GenerateContentResponse.model_validate(whole("gemini", FULL))
     ours = provider("gemini").parse(whole("gemini", FULL))
     assert ours.text == theirs.candidates[0].content.parts[1].text
@@ -91,6 +99,10 @@ def test_googles_types_read_our_body():
 
 
 def test_all_values_of_the_vendors_are_in_our_tables():
+    anthropic_types = pytest.importorskip("anthropic.types", reason="the vendor's client is a development dependency")
+    google_types = pytest.importorskip("google.genai.types", reason="the vendor's client is a development dependency")
+    openai_chat = pytest.importorskip("openai.types.chat", reason="the vendor's client is a development dependency")
+
     chat = get_args(openai_chat.chat_completion.Choice.model_fields["finish_reason"].annotation)
     assert set(chat) <= set(chat_wire.FINISH_REASONS.reasons)
     assert set(get_args(anthropic_types.beta.BetaStopReason)) == set(anthropic.FINISH_REASONS.reasons)

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import httpx2
-import openai
 import pytest
 
 from agentlab.errors import ReplayMissError
@@ -72,6 +70,8 @@ def provider(asked: Asked) -> Reply:
 
 
 def of_openai(base: str, transport: Any) -> list[str]:
+    import openai
+
     question: Any = {"model": "gpt-5.4-mini", "messages": [{"role": "user", "content": "Where?"}]}
     with openai.OpenAI(api_key=KEY, base_url=base, http_client=openai.DefaultHttpxClient(transport=transport)) as client:
         answer = client.chat.completions.create(**question).choices[0].message.content
@@ -80,6 +80,8 @@ def of_openai(base: str, transport: Any) -> list[str]:
 
 
 def of_openai_async(base: str, transport: Any) -> list[str]:
+    import openai
+
     question: Any = {"model": "gpt-5.4-mini", "messages": [{"role": "user", "content": "Where?"}]}
 
     async def ask() -> list[str]:
@@ -96,6 +98,8 @@ QUESTION: Any = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": [{"r
 
 
 def of_anthropic(base: str, transport: Any) -> list[str]:
+    import anthropic
+
     http = anthropic.DefaultHttpxClient(transport=transport)
     with anthropic.Anthropic(api_key=KEY, base_url=base.removesuffix("/v1"), http_client=http) as client:
         answer = client.messages.create(**QUESTION).content[0].text
@@ -104,6 +108,8 @@ def of_anthropic(base: str, transport: Any) -> list[str]:
 
 
 def of_anthropic_async(base: str, transport: Any) -> list[str]:
+    import anthropic
+
     async def ask() -> list[str]:
         http = anthropic.DefaultAsyncHttpxClient(transport=transport)
         async with anthropic.AsyncAnthropic(api_key=KEY, base_url=base.removesuffix("/v1"), http_client=http) as client:
