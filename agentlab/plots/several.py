@@ -180,6 +180,8 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
             continue
         for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             name, *of_name = text.get_text().split("\n")
+            if hidden := re.fullmatch(r"and (\d+) more", name):  # groups that other axes may show
+                ax.set_xlabel(f"{ax.get_xlabel()} (and {hidden[1]} more)")
             if not isinstance(drawn, Line2D) or not _shows(drawn) or not name:
                 continue
             name = re.sub(r" × \d+$", "", name)  # the count differs between the plots

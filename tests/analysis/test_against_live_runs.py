@@ -166,7 +166,7 @@ def test_backtest_agrees_with_the_live_loop_on_last_answers(
         assert live.history[-1].last_answer
         assert answer["step"] == len(live.history)
         assert (answer["tokens"], answer["cost_usd"], answer["calls"]) == (None, None, None)
-        if answer["stop_reason"] is None:  # a call that continues a cut answer might have met, cut off, what the whole one does not
+        if answer["stop_reason"] is None:  # cut off, a call that continues a cut answer might meet what the whole one does not
             assert stop is not None and not latches(stop)
             assert any(len(step.calls) > 1 for step in live.history)
         elif live.stop_reason in OF_LIMITS:  # otherwise the last answer itself failed
