@@ -223,6 +223,9 @@ def note(ax: Axes, text: str) -> None:
     written.set_in_layout(False)  # the axes need not shrink for a text that is wider than they are
 
 
+NOTE_ABOVE = "note above"
+
+
 def note_above(ax: Axes, text: str) -> None:
     """Write a sentence above axes that show only a part of the data, on several lines if it is wider than the axes."""
     note = ax.text(
@@ -235,6 +238,7 @@ def note_above(ax: Axes, text: str) -> None:
     while letters > 1 and note.get_window_extent().width > room:
         letters = letters * 4 // 5
         note.set_text("\n".join(textwrap.wrap(text, letters)))
+    note.set_gid(NOTE_ABOVE)
 
 
 def set_alt(ax: Axes, text: str) -> None:

@@ -138,7 +138,9 @@ def comparison(
 
 
 def _title(ax: Axes, text: str) -> None:
-    title = ax.set_title(look.shorten(text, 36), color=look.TEXT, fontsize=look.TEXT_POINTS + 0.5, fontweight="bold")
+    notes = [note.get_window_extent().height for note in ax.texts if note.get_gid() == look.NOTE_ABOVE]
+    pad = 6 + sum(notes) * 72 / ax.figure.dpi  # points
+    title = ax.set_title(look.shorten(text, 36), color=look.TEXT, fontsize=look.TEXT_POINTS + 0.5, fontweight="bold", pad=pad)
     title.set_parse_math(False)
 
 
@@ -181,7 +183,7 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
         for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             name, *of_name = text.get_text().split("\n")
             if hidden := re.fullmatch(r"and (\d+) more", name):  # groups that other axes may show
-                ax.set_xlabel(f"{ax.get_xlabel()} (and {hidden[1]} more)")
+                ax.set_xlabel(f"{ax.get_xlabel()} ({hidden[1]} more not drawn)")
             if not isinstance(drawn, Line2D) or not _shows(drawn) or not name:
                 continue
             name = re.sub(r" × \d+$", "", name)  # the count differs between the plots

@@ -296,8 +296,8 @@ def _draw_intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
 
 def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the points that are numbered in the picture and named in the legend: all if they are few, else those on the frontier."""
-    rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MAX_INTERVALS else []
-    return (rows if len(rows) <= MAX_NAMED else [row for row in rows if row["efficient"]])[:MAX_NAMED]
+    few = shown if len(shown) <= MAX_NAMED else shown[shown["efficient"].astype(bool)]
+    return few.sort_values("x", kind="stable").head(MAX_NAMED).to_dict("records") if len(few) <= MAX_INTERVALS else []
 
 
 def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:

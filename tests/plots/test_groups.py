@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import errors
 from agentlab.plots import PlotFigure, bands_data, cost_success_data, estimates_data, stop_reasons_data, survival_data
+from agentlab.testing import call, say
 from tests.analysis.frame_builders import runs_of
 
 from .builders import NA, listed, looping, run_of, steps_of
@@ -198,6 +199,23 @@ def test_small_multiples_share_axes_looks_and_one_legend() -> None:
     assert [ax.get_legend() for ax in figure.axes] == [None, None]
     assert legend_of(figure) == ["a", "b\ntokens partly unknown"]
     assert figure.alt.startswith("a: Cumulative tokens")
+
+
+def test_the_note_on_what_is_unknown_is_below_the_title() -> None:
+    script = [call("look", {}, cost=0.01), say("the end")]
+    results = [run_of(script, name) for name in ("alpha", "beta", "gamma")]
+    figure = lab.plots.small_multiples(lab.plots.cost, results)
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        (note,) = [text for text in ax.texts if "cost unknown" in text.get_text()]
+        assert not note.get_window_extent().overlaps(ax.title.get_window_extent())
+
+
+def test_a_comparison_says_how_many_groups_an_axis_leaves_out() -> None:
+    frame = pd.concat([runs().assign(provider=f"g{place:02}") for place in range(10)], ignore_index=True)
+    frame["run_id"] = [str(place) for place in range(len(frame))]
+    labels = [ax.get_xlabel().partition("\n")[0] for ax in lab.plots.comparison(frame).axes]
+    assert labels[-1] == "steps (2 more not drawn)" and sum("not drawn" in label for label in labels) == 1
 
 
 def test_small_multiples_of_bars_keep_their_names_apart() -> None:

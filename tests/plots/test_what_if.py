@@ -124,4 +124,8 @@ def test_it_draws_into_given_axes_and_many_points_have_no_names() -> None:
     frame = backtested([float(place) for place in range(1, 60)], [place / 60 for place in range(1, 60)])
     ax = lab.plots.what_if(frame)
     assert not any(text.get_text() == "1" for text in ax.texts)
+
+    few = backtested([float(place) for place in range(1, 61)], [min(place, 3) / 60 for place in range(1, 61)])
+    named = [text.get_text() for text in lab.plots.what_if(few).get_legend().get_texts()]
+    assert [name.split()[0] for name in named] == ["Pareto", "0", "1", "2"]  # those on the frontier, however many are below it
     assert lab.plots.what_if(frame, ax=ax) is ax
