@@ -40,7 +40,7 @@ def named_scorers(statuses: Sequence[CellStatus], given: object, name: str | Non
                 f"name={name!r} is for one scorer, and there are {len(named)}: pass a dict of scorers instead."
             )
         named = {name: next(iter(named.values()))}
-    own = {key for one in statuses for key in one.parts or ()} | {"score", "<lambda>"}
+    own = {key for one in statuses for key in one.parts or ()} | {"score", "<lambda>", ""}
     taken = next((one for one in named if one in own), None)
     if taken is not None:
         raise ConfigurationError(f"{taken!r} cannot be the name of a further score: pass another one, such as name='second'.")

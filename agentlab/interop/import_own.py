@@ -58,8 +58,11 @@ def _path(where: object, function: str) -> Path:
 
 def _import_store(opened: Store, source: str) -> Imported:
     steps, runs = opened.frame("steps"), opened.frame("runs")
-    noted = opened.storage.notes("score")
-    scores = [_score(noted.get(run_id)) for run_id in runs["run_id"]]
+    noted, later = (
+        opened.storage.notes("score"),
+        opened.storage.notes("more scores"),
+    )  # of the experiment, and of `results.rescore`
+    scores = [{**_score(noted.get(run_id)), **_later_scores(later.get(run_id))} for run_id in runs["run_id"]]
     for name, values in score_columns(scores).items():
         runs[name] = values
     notes = []
@@ -72,7 +75,14 @@ def _import_store(opened: Store, source: str) -> Imported:
 def _score(note: str | None) -> dict[str, bool | float]:
     """Return the scores that an experiment stored for a run; empty if there are none, or if scoring failed."""
     score = None if note is None else json.loads(note).get("score")
-    named = score if isinstance(score, dict) else {"score": score}
+    return _columns(score if isinstance(score, dict) else {"score": score})
+
+
+def _later_scores(note: str | None) -> dict[str, bool | float]:
+    return {} if note is None else _columns({name: found.get("score") for name, found in json.loads(note).items()})
+
+
+def _columns(named: dict[str, Any]) -> dict[str, bool | float]:
     return {
         name if name == "score" else f"score.{name}": value
         for name, value in named.items()

@@ -50,12 +50,14 @@ def test_a_store_of_an_experiment_has_its_scores(tmp_path: Path) -> None:
     async def main() -> None:
         with lab.Store(tmp_path / "runs.db") as store:
             score = {"score": True, "words": 1}
-            await lab.Experiment({"a": agent}, ["go"], repeats=2, score=lambda result: score, store=store).run()
+            results = await lab.Experiment({"a": agent}, ["go"], repeats=2, score=lambda result: score, store=store).run()
+            await results.rescore(lambda result: len(result.text), name="letters")
 
     asyncio.run(main())
     runs = lab.importers.store(tmp_path / "runs.db").runs
     assert runs["score"].to_list() == [True, True]
     assert runs["score.words"].to_list() == [1.0, 1.0]
+    assert runs["score.letters"].to_list() == [3.0, 3.0]
 
 
 def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
