@@ -16,9 +16,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import agentlab  # noqa: E402
 
-gc.set_threshold(
-    100_000, 50, 1_000
-)  # the trees of all pages live to the end: to visit them again and again takes a fifth of a build
+# The trees of all pages live to the end: to visit them again and again takes a fifth of a build.
+gc.set_threshold(100_000, 50, 1_000)
 
 project = "agentlab"
 author = "the agentlab authors"
