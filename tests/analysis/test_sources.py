@@ -336,6 +336,7 @@ def of_a_frame(name: str, form: str) -> str:
     return repr(comparable(function(lab.frame(given(form), what))))
 
 
+@pytest.mark.filterwarnings("ignore:.*one group of provider:agentlab.errors.AgentlabWarning")
 @pytest.mark.parametrize("name", [name for name in TAKES if "multiples" not in name])
 def test_a_single_run_or_result_is_accepted(name: str) -> None:
     what, function = TAKES[name]

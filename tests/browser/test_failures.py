@@ -45,7 +45,10 @@ def test_two_panels_of_one_run_agree_and_both_work(notebook: LabPage) -> None:
     for place in (0, 1):
         expect(in_output(notebook, place, "Resume")).to_be_enabled()
         expect(notebook.output(place).locator(".page-bar")).to_contain_text(re.compile("^paused"))
-        expect(notebook.output(place).get_by_role("article", name="Step 1", exact=True)).to_contain_text("try 1")
+        steps = notebook.output(place).get_by_role(
+            "article", name=re.compile(r"^Step \d+$")
+        )  # the first ones may be out of sight
+        expect(steps.last).to_contain_text("try")
     turns = notebook.number("max_turns")
     turns.nth(1).fill("77")
     turns.nth(1).press("Tab")

@@ -224,7 +224,7 @@ def test_unknown_usage_does_not_prevent_a_proposal() -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         return call("look", tokens=(30, None) if index == 2 else (10, 5))
 
-    with pytest.warns(lab.AgentlabWarning, match="no usage"):
+    with pytest.warns(lab.AgentlabWarning, match="only a part of the usage"):
         run = ended(run_of(script, stop=MaxTokensUsed(40)))
     assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and continue"
 
