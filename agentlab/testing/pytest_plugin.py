@@ -1,6 +1,6 @@
 """The pytest plugin: a marked test runs on a recording, without a key or a network. pytest loads it wherever agentlab is installed.
 
-    @pytest.mark.agentlab_replay                            cassettes/<file>/<test>.yaml, beside the file of the test
+    @pytest.mark.agentlab_replay                            cassettes/<file>/<class>.<test>-<parameters>.yaml, beside the file
     @pytest.mark.agentlab_replay("trip", match="order")     a file or a folder beside it; options of lab.replay
 
     pytest --agentlab-record=once       records what has no recording yet
@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -31,6 +32,8 @@ MARKER = "agentlab_replay"
 
 _USED = pytest.StashKey["Record | Replay"]()
 _PASSED = pytest.StashKey[bool]()
+_REFUSED = pytest.StashKey[str]()
+"""Why a request was refused in a test without a recording: the test may have caught the error."""
 _RECORDED = pytest.StashKey[dict[Path, "Record"]]()
 """The recordings that this session makes. Tests with the same path share one."""
 _SEARCHED = pytest.StashKey[set[Path]]()
@@ -64,7 +67,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     from agentlab.transport import record, replay
 
-    path, options = _arguments(item, *marker.args, **marker.kwargs)
+    path, options = _arguments(item, marker)
     recorded, mode = item.config.stash[_RECORDED], item.config.getoption("--agentlab-record")
     if mode == "rewrite" and path not in recorded:
         _remove(path)
@@ -74,14 +77,44 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         used = replay(path, **options)
         _report_keys(item, path)
     else:
-        pytest.fail(f"{path} does not exist. Record it: pytest --agentlab-record=once {item.nodeid}", pytrace=False)
+        used = _missing(item, path)
     item.stash[_USED] = used.__enter__()
 
 
-def _arguments(item: pytest.Item, path: str | None = None, **options: Any) -> tuple[Path, dict[str, Any]]:
+def _arguments(item: pytest.Item, marker: pytest.Mark) -> tuple[Path, dict[str, Any]]:
     """Return where the recording is, and the options for its replay."""
-    own = f"cassettes/{item.path.stem}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', item.name).strip('-.')}.yaml"
-    return item.path.parent / (path or own), options
+    options = dict(marker.kwargs)
+    paths = [*marker.args, options.pop("path")] if "path" in options else marker.args
+    if len(paths) > 1 or options.keys() - {"match", "pace"}:
+        given = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
+        pytest.fail(
+            f"@pytest.mark.{MARKER}({given}): pass at most one path, and match= and pace= as to lab.replay.", pytrace=False
+        )
+    own = f"cassettes/{item.path.stem}/{_file_name(item)}.yaml"
+    return item.path.parent / (paths[0] if paths else own), options
+
+
+def _file_name(item: pytest.Item) -> str:
+    """Return a name of its own for each test of a file: with a hash where other tests have the same letters and digits."""
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]  # the id has more under xdist
+    name = ".".join([*classes, item.name.replace("[", "-", 1).removesuffix("]")])
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", name):
+        return name
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:100].strip('-.')}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _missing(item: pytest.Item, path: Path) -> Replay:
+    """Return a replay that has no recording: only a request is an error, since recording writes no file for a test without one."""
+    from agentlab.errors import ReplayMissError
+    from agentlab.transport import Replay
+    from agentlab.transport.replaying import ReplayIndex
+
+    class Missing(ReplayIndex):
+        def find(self, *_: object, **__: object) -> NoReturn:
+            item.stash[_REFUSED] = f"{path} does not exist. Record it: pytest --agentlab-record=once {item.nodeid}"
+            raise ReplayMissError(item.stash[_REFUSED])
+
+    return Replay(Missing(()), pace=0)
 
 
 def _remove(path: Path) -> None:
@@ -120,8 +153,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if used is None:
         return
     used.__exit__(None, None, None)
+    if not item.stash.get(_PASSED, False):
+        return
+    if _REFUSED in item.stash:
+        pytest.fail(item.stash[_REFUSED], pytrace=False)
     index = getattr(used, "index", None)
-    if index is not None and item.stash.get(_PASSED, False) and (unused := index.unused):
+    if index is not None and (unused := index.unused):
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
         item.warn(AgentlabWarning(f"{item.name} did not use {unused[0].source}{more}: delete it, or record again."))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
 import tomllib
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -50,15 +52,100 @@ def test_once_records_and_none_replays(plugin: pytest.Pytester) -> None:
     with serving(*[whole(ANSWER)] * 2) as server:
         plugin.makepyfile(test_trip=AGENT.format(base=server.base))
         missing = run(plugin)
-        missing.assert_outcomes(errors=2)
-        missing.stdout.fnmatch_lines("*test_answer-Graz.yaml does not exist. Record it: pytest --agentlab-record=once *")
+        missing.assert_outcomes(failed=2)
+        missing.stdout.fnmatch_lines("*test_answer-Graz..yaml does not exist. Record it: pytest --agentlab-record=once *")
         answering(server, 0)
         run(plugin, "--agentlab-record=once").assert_outcomes(passed=2)
         answering(server, 2)
     folder = plugin.path / "cassettes" / "test_trip"
-    assert sorted(file.name for file in folder.iterdir()) == ["test_answer-Graz.yaml", "test_answer-a-b.yaml"]
+    assert sorted(file.name for file in folder.iterdir()) == ["test_answer-Graz..yaml", "test_answer-a-b-0d56ea0d.yaml"]
     run(plugin).assert_outcomes(passed=2)
     run(plugin, "--agentlab-record=once").assert_outcomes(passed=2)
+
+
+ONE_PROMPT = """
+    import agentlab as lab, pytest
+
+    pytestmark = pytest.mark.agentlab_replay
+    TEXTS = ["2+2", "2-2", "a/b", "a b", "a::b", "a.b", "Graz", "Graz.", "-1", "1", "x" * 300, "x" * 299, ""]
+
+    def answer():
+        agent = lab.Agent(lab.Provider("compatible", base_url="{base}", model="m"))
+        return agent.run("Which number?").start().wait().text
+
+    class TestRed:
+        def test_answer(self):
+            assert answer() == "0"
+
+    class TestBlue:
+        def test_answer(self):
+            assert answer() == "1"
+
+        def test_without_a_request(self):
+            pass
+
+    def test_answer():
+        assert answer() == "2"
+
+    @pytest.mark.parametrize("text", TEXTS)
+    def test_text(text):
+        assert answer() == str(3 + TEXTS.index(text))
+"""
+
+
+def numbers() -> AbstractContextManager[Server]:
+    """A model that answers its n-th request, from 0, with n."""
+    count = itertools.count()
+    message = ANSWER["choices"][0]
+    return serving(
+        script=lambda asked: whole({"choices": [message | {"message": {"role": "assistant", "content": str(next(count))}}]})
+    )
+
+
+def test_each_test_has_a_recording_of_its_own(plugin: pytest.Pytester) -> None:
+    with numbers() as server:
+        plugin.makepyfile(test_trip=ONE_PROMPT.format(base=server.base))
+        run(plugin, "--agentlab-record=once").assert_outcomes(passed=17)
+        answering(server, 16)
+    run(plugin).assert_outcomes(passed=17)
+    names = {file.stem for file in (plugin.path / "cassettes" / "test_trip").iterdir()}
+    assert {"TestRed.test_answer", "TestBlue.test_answer"} < names
+    assert {
+        "test_answer",
+        "test_text-Graz",
+        "test_text-2-2",
+        "test_text-1",
+        "test_text--1",
+    } < names  # as before classes were named
+
+
+def test_a_request_without_a_recording_fails_also_where_its_error_is_caught(plugin: pytest.Pytester) -> None:
+    plugin.makepyfile(
+        """
+        import contextlib, httpx, pytest
+
+        @pytest.mark.agentlab_replay
+        def test_one(agentlab_transport):
+            with contextlib.suppress(Exception):
+                httpx.Client(transport=agentlab_transport).post("https://llm.example/v1", json={})
+        """
+    )
+    done = run(plugin)
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines("*test_one.yaml does not exist. Record it: pytest --agentlab-record=once *::test_one")
+
+
+@pytest.mark.parametrize("mode", ["none", "once"])
+def test_wrong_arguments_of_the_mark_are_errors_in_each_mode(plugin: pytest.Pytester, mode: str) -> None:
+    wrong = ["mtach='order'", "'a.yaml', 'b.yaml'", "'a.yaml', path='b.yaml'"]
+    tests = [f"@pytest.mark.agentlab_replay({given})\ndef test_{number}(): pass" for number, given in enumerate(wrong)]
+    plugin.makepyfile("\n".join(["import pytest", *tests]))
+    done = run(plugin, f"--agentlab-record={mode}")
+    done.assert_outcomes(errors=3)
+    for given in wrong:
+        done.stdout.fnmatch_lines(
+            f"@pytest.mark.agentlab_replay({given}): pass at most one path, and match= and pace= as to lab.replay."
+        )
 
 
 def test_rewrite_records_again(plugin: pytest.Pytester) -> None:
@@ -70,7 +157,7 @@ def test_rewrite_records_again(plugin: pytest.Pytester) -> None:
         changed.assert_outcomes(failed=2)
         changed.stdout.fnmatch_lines("*ReplayMissError: No recording matches*")
         run(plugin, "--agentlab-record=rewrite").assert_outcomes(passed=2)
-    recorded = (plugin.path / "cassettes" / "test_trip" / "test_answer-Graz.yaml").read_text()
+    recorded = (plugin.path / "cassettes" / "test_trip" / "test_answer-Graz..yaml").read_text()
     assert "Where to?" in recorded
     assert "Where?" not in recorded
 
