@@ -26,6 +26,7 @@ from agentlab.errors import (
     ProviderError,
     ProviderPayloadError,
     ProviderStatusError,
+    ReplayMissError,
 )
 from agentlab.limits.fields import in_seconds
 from agentlab.model.finish_reasons import Confidence, FinishReason
@@ -36,14 +37,23 @@ from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, T
 from agentlab.model.usage import UsageSource
 from agentlab.providers.base import Provider, Server
 from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
+from agentlab.providers.wires.finish_rules import find_error
 from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
-from agentlab.providers.wires.read import dumps, ends_early, loads
-from agentlab.records.result import STOP, advice_for
+from agentlab.providers.wires.read import as_dict, dumps, ends_early, loads
+from agentlab.records.result import FOR_ERROR, STOP, advice_for
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 from agentlab.transport.selection import check_used
 
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_TEMPORARY_CODES = frozenset(map(str, _TEMPORARY)).union(
+    ("rate_limit_error", "api_error", "timeout_error", "overloaded_error"),  # Anthropic
+    ("rate_limit_exceeded", "server_error"),  # OpenAI and OpenRouter
+    ("resource_exhausted", "internal", "unavailable", "deadline_exceeded"),  # Gemini
+    ("throttlingexception", "internalserverexception", "serviceunavailableexception"),  # Bedrock
+    ("modelstreamerrorexception", "modeltimeoutexception", "modelnotreadyexception"),
+)
+"""Error codes, in lower case, of errors with status 200 that stand for such a status. Sources: those of FOR_ERROR."""
 _ADVICE = {
     400: "Check the request against this message.",
     401: "Check the API key.",
@@ -73,8 +83,8 @@ LONGEST_SILENCE_S. Models that hide their reasoning send nothing else for minute
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Displayable):
     """How often and how long a call that may succeed later is retried: after connection errors, a body whose JSON ends early, and
-    statuses such as 429 and 5xx. A stream that breaks off is retried only if no part of the answer has arrived. If a stream loses a
-    piece in transit, the model is asked again at once, at most twice.
+    statuses such as 429 and 5xx, also if the provider reports them in a body with status 200. A stream that breaks off is retried only
+    if no part of the answer has arrived. If a stream loses a piece in transit, the model is asked again at once, at most twice.
 
     `attempts` includes the first one. The wait doubles from `first_wait_s` up to `longest_wait_s`; if the provider asks for a longer
     one (Retry-After), that is used. If it asks for more than `longest_wait_s`, the call fails without a retry.
@@ -230,18 +240,24 @@ class HttpModel:
         """Send the request and read the answer. A temporary failure is retried, with an event."""
         http_request = self.provider.build_request(request)
         try:
-            return await self._attempt(http_request, request, context)
+            response = await self._attempt(http_request, request, context)
         except (ProviderConnectionError, ProviderStatusError) as error:
             if self.retry.attempts == 1 or not _is_temporary(error, self.retry):
                 raise
             return await self._retry(error, http_request, request, context)
+        if self.retry.attempts == 1 or not _is_temporary_error(response):
+            return response
+        try:
+            return await self._retry(response, http_request, request, context)
+        except ReplayMissError:  # recorded by a client that did not retry
+            return response
 
     async def _retry(
-        self, error: Exception, http_request: HttpRequest, request: ModelRequest, context: CallContext
+        self, failure: Exception | ModelResponse, http_request: HttpRequest, request: ModelRequest, context: CallContext
     ) -> ModelResponse:
         import tenacity  # slow to load; only a call that failed needs it
 
-        failures = iter([error])
+        failures = iter([failure])
         backoff = tenacity.wait_random_exponential(multiplier=self.retry.first_wait_s, max=self.retry.longest_wait_s)
 
         def wait(state: tenacity.RetryCallState) -> float:
@@ -251,22 +267,24 @@ class HttpModel:
             return max(backoff(state), asked_for or 0.0)
 
         def announce(state: tenacity.RetryCallState) -> None:
-            failure = state.outcome.exception() if state.outcome else None
+            failed = state.outcome and (state.outcome.exception() or state.outcome.result())
             slept = state.next_action.sleep if state.next_action else 0.0
-            context.on_retry(state.attempt_number, slept, str(failure), getattr(failure, "rate_limit", None))
+            reason = failed.signal.message if isinstance(failed, ModelResponse) else str(failed)
+            context.on_retry(state.attempt_number, slept, reason, getattr(failed, "rate_limit", None))
 
         async def attempt() -> ModelResponse:
             first = next(failures, None)  # the attempt before the retries
-            if first is not None:
+            if isinstance(first, Exception):
                 raise first
-            return await self._attempt(http_request, request, context)
+            return first or await self._attempt(http_request, request, context)
 
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.retry.attempts),
             wait=wait,
-            retry=tenacity.retry_if_exception(lambda failure: _is_temporary(failure, self.retry)),
+            retry=tenacity.retry_if_exception(lambda failure: _is_temporary(failure, self.retry))
+            | tenacity.retry_if_result(_is_temporary_error),
             before_sleep=announce,
-            reraise=True,
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),  # raises the last exception
         )
         return await retrying(attempt)
 
@@ -492,6 +510,21 @@ def _is_temporary(error: BaseException, retry: RetryPolicy) -> bool:
         is_permanent = advice_for(error) == STOP  # for example an exhausted quota, which also comes as a 429
         return error.status in _TEMPORARY and not is_permanent and (error.retry_after_s or 0.0) <= retry.longest_wait_s
     return isinstance(error, ProviderConnectionError)
+
+
+def _is_temporary_error(response: ModelResponse) -> bool:
+    """True for an error with status 200 that may pass, if no part of an answer came before it and nothing was charged."""
+    signal, usage = response.signal, response.usage
+    has_begun = (
+        response.text or response.reasoning or response.refusal or response.tool_calls or response.native or response.holes
+    )
+    if signal.finish_reason is not FinishReason.ERROR or has_begun:
+        return False
+    if usage.input_tokens or usage.output_tokens or response.cost_usd:  # they belong to the run
+        return False
+    error = as_dict(find_error(response.raw))
+    codes = {str(code).lower() for code in (signal.raw_value, *map(error.get, ("type", "status", "code")))}
+    return not codes.isdisjoint(_TEMPORARY_CODES) and codes.isdisjoint(map(str, FOR_ERROR))
 
 
 def _retry_after_s(header: Callable[[str], str | None]) -> float | None:

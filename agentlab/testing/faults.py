@@ -10,7 +10,7 @@
     Status(429, retry_after_s=2)   too many requests, with Retry-After; without `retry_after_s` none         retried²
     Status(500)                    a server that is down: 500, 502, 503, 504, 529                            retried
     Status(400)                    any other refusal                                                         an error
-    ErrorInBody()                  an error object under status 200                                          an error
+    ErrorInBody()                  an error object under status 200; its kind may be temporary               retried, or an error
     InvalidJson()                  a complete body that is not JSON                                          an error
     Page()                         a wrong content type: an HTML page, such as a proxy's login page          an error
     Relabelled("text/plain")       the real body with a wrong content type                                   answered
@@ -210,11 +210,11 @@ class Status(CheckedFault):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInBody(Fault):
-    """An error object in place of the answer, with status 200.
+    """An error object in place of the answer, with status 200. A temporary `kind`, such as the default, is retried.
 
     Example:
         >>> from agentlab.testing import faults, faulty
-        >>> with lab.replay("fixtures/trip"), faulty(faults.ErrorInBody(), at=2):
+        >>> with lab.replay("fixtures/trip"), faulty(faults.ErrorInBody(kind="invalid_request_error"), at=2):
         ...     result = await agent.run(TASK)
         >>> result.stop_reason, len(result.history)
         (<StopReason.ERROR: 'error'>, 2)

@@ -8,10 +8,12 @@ import socket
 import time
 from collections import Counter
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from providers import responses_bodies
 from providers.bodies import WIRES
 
 import agentlab as lab
@@ -21,7 +23,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import CallRetried, Event
 
 from .call_builders import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
-from .server import JSON_TYPE, Asked, Reply, cut, leave, raw, reset, serving, status, whole
+from .server import JSON_TYPE, Asked, Reply, cut, leave, raw, reset, serving, status, stream, whole
 
 HELLO_BYTES = b'{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}'
 RATE_LIMIT = {"error": {"message": "Slow down.", "type": "rate_limit"}}
@@ -105,6 +107,86 @@ def test_each_failure_of_a_call_is_an_event(wire: str) -> None:
     frame = result.to_frame("calls")
     assert list(frame["retries"]) == [3, 1]
     assert list(result.to_frame("events")["event"]).count("CallRetried") == 4
+
+
+# Errors with status 200 -----------------------------------------------------------------------------------------------------
+
+TEMPORARY: dict[str, tuple[str, bytes]] = {
+    "anthropic, event": (
+        "anthropic",
+        b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+    ),
+    "openrouter, body": ("openrouter", b'{"error": {"code": 429, "message": "Overloaded"}}'),
+    "openrouter, chunk": (
+        "openrouter",
+        b'data: {"id":"x","model":"m","error":{"code":"server_error","message":"Overloaded"},'
+        b'"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}\n\n',
+    ),
+    "responses, event": (
+        "openai-responses",
+        b'event: error\ndata: {"type":"error","code":"rate_limit_exceeded","message":"Overloaded","param":null}\n\n',
+    ),
+    "responses, failed": (
+        "openai-responses",
+        b'data: {"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}\n\n'
+        b'data: {"type":"response.failed","response":{"id":"r","status":"failed","output":[],"usage":null,'
+        b'"error":{"code":"server_error","message":"Overloaded"}}}\n\n',
+    ),
+    "gemini, list": ("gemini", b'[{"error": {"code": 503, "status": "UNAVAILABLE", "message": "Overloaded"}}]'),
+    "a server of one's own": (
+        "compatible",
+        b'data: {"choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n'
+        b'data: {"error":{"message":"Overloaded","type":"InternalServerError","code":"500"}}\n\ndata: [DONE]\n\n',
+    ),
+}
+
+
+def hello_on(wire: str) -> Reply:
+    return stream(responses_bodies.stream(HELLO)) if wire == "openai-responses" else reply_to(wire, HELLO, streaming=True)
+
+
+@pytest.mark.parametrize(("wire", "body"), TEMPORARY.values(), ids=TEMPORARY)
+def test_a_temporary_error_with_status_200_is_retried(wire: str, body: bytes) -> None:
+    with serving(stream(body), hello_on(wire)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (result.text, result.error, result.history.calls) == ("Hello there", None, 1)
+    ((call,),) = [step.calls for step in result.history]
+    assert (call.retries, [event.reason for event in retried(result)]) == (1, ["The provider reports an error: Overloaded"])
+
+
+@pytest.mark.parametrize(("wire", "body"), TEMPORARY.values(), ids=TEMPORARY)
+def test_a_temporary_error_that_stays_is_the_response(wire: str, body: bytes) -> None:
+    with serving(*[stream(body)] * 3) as server:
+        result = result_of(server, wire, stream=True, retry=lab.RetryPolicy(attempts=3, first_wait_s=0))
+    assert (len(server.asked), [event.attempt for event in retried(result)]) == (3, [1, 2])
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, "The provider reports an error: Overloaded")
+    assert (result.usage.total_tokens, len(result.history), result.history.calls) == (None, 1, 1)
+
+
+CHARGED = b'data: {"type":"message_start","message":{"id":"m","content":[],"usage":{"input_tokens":5,"output_tokens":1}}}\n\n'
+THINKING = b"""data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}
+
+"""
+
+
+@pytest.mark.parametrize("before", [CHARGED, THINKING], ids=["tokens were counted", "reasoning had begun"])
+def test_an_error_after_the_answer_has_begun_is_not_retried(before: bytes) -> None:
+    wire, body = TEMPORARY["anthropic, event"]
+    with serving(stream(before + body)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, retried(result)) == (1, StopReason.ERROR, [])
+
+
+def test_a_recorded_error_without_a_retry_is_replayed(tmp_path: Path) -> None:
+    wire, body = TEMPORARY["anthropic, event"]
+    with serving(stream(body)) as server:
+        with lab.record(tmp_path):
+            once = result_of(server, wire, stream=True, retry=lab.RetryPolicy(attempts=1))
+        with lab.replay(tmp_path):
+            again = result_of(server, wire, stream=True)
+    assert once.detail == again.detail == "The provider reports an error: Overloaded"
 
 
 # Waiting times --------------------------------------------------------------------------------------------------------------

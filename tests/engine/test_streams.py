@@ -470,9 +470,10 @@ def test_an_error_event_within_a_stream(wire: str, end: str) -> None:
 BODIES: dict[str, Any] = {
     "object": {"error": {"message": "Out of capacity", "type": "overloaded"}},
     "text": {"error": "Out of capacity"},
-    "typed": {"type": "error", "error": {"type": "overloaded_error", "message": "Out of capacity"}},
+    "typed": {"type": "error", "error": {"type": "invalid_request_error", "message": "Out of capacity"}},
     "flat": {"object": "error", "message": "Out of capacity"},
-    "list": [{"error": {"code": 503, "message": "Out of capacity"}}],
+    "list": [{"error": {"code": 403, "message": "Out of capacity"}}],
+    "quota": {"error": {"code": 429, "type": "insufficient_quota", "message": "Out of capacity"}},
 }
 
 

@@ -61,7 +61,7 @@ FAULTS: dict[str, tuple[Callable[[int], faults.Fault], str, str]] = {
     "the answer as text/plain": (lambda size: faults.Relabelled(), ANSWERED, ANSWERED),
     "gzip broken at its start": (lambda size: faults.BrokenGzip(), RETRIED, RETRIED),
     "gzip broken in mid-body": (lambda size: faults.BrokenGzip(size // 2), RETRIED, BROKEN),
-    "an error object under 200": (lambda size: faults.ErrorInBody(), REPORTED, REPORTED),
+    "an error object under 200": (lambda size: faults.ErrorInBody(kind="invalid_request"), REPORTED, REPORTED),
     "every chunk twice": (lambda size: faults.Repeated(), NO_ANSWER, ANSWERED),
     "2 MB": (lambda size: faults.Padded(2_000_000), ANSWERED, ANSWERED),
 }
