@@ -67,8 +67,8 @@ class OutputType:
         return {"schema": self.schema, "strict": self.strict, "tool": None}[form]
 
     def read(self, text: str) -> Checked:
-        """Check an answer: JSON text, perhaps in a Markdown code block, or the arguments of the tool."""
-        text = text.strip()
+        """Check an answer: JSON text, perhaps in a Markdown code block, the arguments of the tool, or plain text for a type of text."""
+        said = text = text.strip()
         if (fenced := _FENCED.fullmatch(text)) is not None:
             text = fenced[1]
         adapter = self._adapter if self._outer is None else self._outer
@@ -78,6 +78,11 @@ class OutputType:
             if self._outer is not None:
                 with contextlib.suppress(Exception):  # a model often leaves out the object around it
                     return Checked(self._adapter.validate_json(text))
+                if text and text[0] not in (
+                    "{" if self.kind is str else "{["
+                ):  # else it is JSON with an error, which is reported
+                    with contextlib.suppress(Exception):
+                        return Checked(self._adapter.validate_python(said, strict=True))
             return Checked(problems=redact_known(cut(problems(error), _SHOWN_CHARS)))
         except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
             return Checked(problems=f"its validation raised {in_words(error)}")

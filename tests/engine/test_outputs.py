@@ -220,6 +220,30 @@ def test_prose_where_the_answer_is_a_tool_call_is_asked_for_the_call() -> None:
     assert result.messages[2].text.endswith("Call the tool final_answer.")
 
 
+@pytest.mark.parametrize(
+    ("output", "text", "value"),
+    [
+        pytest.param(str, "To Graz.", "To Graz.", id="text"),
+        pytest.param(str, '"To Graz."', "To Graz.", id="JSON"),
+        pytest.param(str, "42", "42", id="a-number-as-text"),
+        pytest.param(str, "[1] To Graz.", "[1] To Graz.", id="text-that-begins-as-a-list"),
+        pytest.param(str, "```\n1\n```", "```\n1\n```", id="code"),
+        pytest.param(Trip | str, "To Graz.", "To Graz.", id="union"),
+        pytest.param(Trip | str, GOOD, GRAZ, id="union-the-other"),
+        pytest.param(int | str, "42", 42, id="union-with-a-number"),
+    ],
+)
+def test_plain_text_fits_a_type_that_accepts_text(output: Any, text: str, value: object) -> None:
+    result = result_of([text], output=output)
+    assert (result.output, result.stop_reason, len(result.history)) == (value, "completed", 1)
+
+
+@pytest.mark.parametrize("output", [Trip | str, str])
+def test_json_with_an_error_is_no_plain_text(output: Any) -> None:
+    result = result_of(['{"city": "graz"', "To Graz."], output=output)
+    assert (result.output, len(result.history)) == ("To Graz.", 2)
+
+
 def test_a_validator_that_raises_is_a_problem_of_the_answer() -> None:
     result = result_of(['{"city": "Rome", "day": "2027-06-12"}', GOOD], model=Structured)
     assert result.output == GRAZ
