@@ -426,7 +426,8 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
 
 
 def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> str:
-    """Return `cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`; empty if all is known.
+    """Return `cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`, with the cause in place of
+    `no price for …` if the frame has it; empty if all is known.
 
     `data` is the drawn part of `steps`.
     """
@@ -441,7 +442,11 @@ def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> 
     known = set(zip(with_usage["run_id"].astype("string"), with_usage["step"], strict=True))
     without_price = rows[[place in known for place in zip(rows["run_id"], rows["step"], strict=True)]]
     if quantity is COST and not without_price.empty:
-        return f"{what}: no price for {_models(without_price)}; lab.plots.tokens shows tokens"
+        places = set(zip(without_price["run_id"], without_price["step"], strict=True))
+        noted = steps[[place in places for place in zip(steps["run_id"].astype("string"), steps["step"], strict=True)]]
+        notes = noted["cost_note"].dropna().unique() if "cost_note" in steps.columns else ()
+        causes = [look.shorten(re.sub("^The ", "the ", note).rstrip("."), 80) for note in notes]
+        return f"{what}: {_some(causes) or f'no price for {_models(without_price)}'}; lab.plots.tokens shows tokens"
     return f"{what}: {_models(rows)} reported no usage"
 
 
@@ -451,6 +456,9 @@ def _wrapped(text: str, width: int = NOTE_WIDTH) -> str:
 
 def _models(rows: pd.DataFrame) -> str:
     pairs = dict.fromkeys(zip(rows["provider"], rows["model"].fillna(""), strict=True))
-    names = [look.shorten(":".join(filter(None, pair)), 40) for pair in pairs]
+    return _some([look.shorten(":".join(filter(None, pair)), 40) for pair in pairs])
+
+
+def _some(names: list[str]) -> str:
     more = f" and {len(names) - NAMED_MODELS} more" if len(names) > NAMED_MODELS else ""
     return ", ".join(names[:NAMED_MODELS]) + more

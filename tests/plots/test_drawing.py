@@ -133,15 +133,20 @@ def test_the_reason_for_an_unknown_cost_is_in_the_plot() -> None:
     unpriced = [run_of(looping((80, 20), None, end=2), name=name) for name in ("one", "two$^2$")]
     (above,) = words_in(lab.plots.cost(lab.frame([priced, *unpriced])))
     assert " ".join(above.split()) == (
-        "cost unknown for 2 of 3 runs: no price for one:m1, two$^2$:m1; lab.plots.tokens shows tokens"
+        "cost unknown for 2 of 3 runs: the price list does not have the provider 'one', the price list does not have the "
+        "provider 'two$^2$'; lab.plots.tokens shows tokens"
     )
     assert max(map(len, above.splitlines())) <= 56
     (middle,) = words_in(lab.plots.cost(lab.frame(unpriced[:1])))
-    assert " ".join(middle.split()) == "cost unknown: no price for one:m1; lab.plots.tokens shows tokens"
+    assert " ".join(middle.split()) == (
+        "cost unknown: the price list does not have the provider 'one'; lab.plots.tokens shows tokens"
+    )
     assert words_in(lab.plots.tokens(lab.frame(unpriced))) == []
     assert lab.plots.cost(lab.frame(unpriced[:1])).alt.endswith(
-        " Cost unknown: no price for one:m1; lab.plots.tokens shows tokens."
+        " Cost unknown: the price list does not have the provider 'one'; lab.plots.tokens shows tokens."
     )
+    (older,) = words_in(lab.plots.cost(lab.frame(unpriced).drop(columns="cost_note")))
+    assert " ".join(older.split()) == "cost unknown: no price for one:m1, two$^2$:m1; lab.plots.tokens shows tokens"
     bare = lab.frame(unpriced[:1])[["run_id", "provider", "step", "cumulative_cost_usd"]]
     assert words_in(lab.plots.cost(bare)) == ["cost unknown"]
 
