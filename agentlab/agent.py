@@ -206,6 +206,8 @@ class Agent(Displayable, Generic[Out]):
         self.stream = stream
         parameters = Parameters(temperature, seed, reasoning_effort, tool_choice, parallel_tool_calls)
         self.parameters = checked_parameters(parameters, tuple(self.tools))
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigurationError(f'options={options!r}: pass a dict, such as {{"top_p": 0.9}}.')
         self.options = types.MappingProxyType(dict(options or {}))
         self.middleware = _functions("middleware", middleware)
         self.tool_middleware = _functions("tool_middleware", tool_middleware)

@@ -96,6 +96,9 @@ def from_mcp(  # noqa: PLR0917  the order in `agentlab.tools.from_mcp`, which ha
     wrong = "env and cwd" if is_url and (env or cwd) else "headers" if headers and not is_url else ""
     if wrong:
         raise ConfigurationError(f"from_mcp({server!r}, …): {wrong} cannot be set for a {'URL' if is_url else 'command'}.")
+    for option, given in (("env", env), ("headers", headers)):
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigurationError(f'from_mcp({server!r}, {option}=…): pass a dict, such as {{"NAME": "value"}}.')
     folder = None if cwd is None else os.fspath(cwd)
     where = Where(str(server) if is_url else "", command, dict(env or {}), folder, dict(headers or {}), start_timeout_s)
     label = re.sub(r"[^a-z0-9.-]+", "-", (name or where.label).lower()).strip(".-") or "mcp"

@@ -91,7 +91,12 @@ def Provider(  # noqa: N802  public as lab.Provider
     if version:
         settings = {"api_version": version, **settings}
     if not isinstance(model, str) or not model.strip():
-        raise UnknownProviderError(f"model={model!r} is empty: name a model of {name}, as in lab.Provider({name!r}, model='…').")
+        what = "empty" if isinstance(model, str) else "not text"
+        raise UnknownProviderError(f"model={model!r} is {what}: name a model of {name}, as in lab.Provider({name!r}, model='…').")
+    api_key = getattr(api_key, "get_secret_value", lambda: api_key)()  # a SecretStr of pydantic
+    for setting, value in (("base_url", base_url), ("api_key", api_key)):
+        if value is not None and not isinstance(value, str):
+            raise ConfigurationError(f'{setting}=… of {name} is of the type {type(value).__name__}: pass text, {setting}="…".')
     given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
     try:
         return make(model=model, **given, **settings)

@@ -576,6 +576,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "nothing": ([], {}, r"pass a URL, or a command such as \[sys\.executable"),
     "headers of a command": ("x", {"headers": {"a": "b"}}, "headers cannot be set for a command"),
     "env of a URL": ("http://x.example/mcp", {"env": {"A": "b"}}, "env and cwd cannot be set for a URL"),
+    "env as text": ("x", {"env": "KEY=1"}, r'env=…\): pass a dict, such as {"NAME": "value"}'),
     "no time": ("x", {"timeout_s": 0}, r"from_mcp\(timeout_s=0\): timeout_s must be above 0"),
     "no time to start": ("x", {"start_timeout_s": -1}, r"from_mcp\(start_timeout_s=-1\): start_timeout_s must be above 0"),
 }

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
+import pydantic
 import pytest
 
 from agentlab.errors import ConfigurationError, MissingKeyError, UnknownProviderError
@@ -77,6 +79,23 @@ def test_an_address_must_contain_no_secret(address: str):
     with pytest.raises(ConfigurationError, match="api_key=") as error:
         Provider("compatible", model="m", base_url=address)
     assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("setting", [{"api_key": SECRET.encode()}, {"base_url": SECRET.encode()}, {"api_key": [SECRET]}])
+def test_a_setting_that_is_no_text_is_reported_without_it(setting: dict[str, Any]):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(setting))}=… of openai is of the type .*: pass text") as error:
+        Provider("openai", model="m", **setting)
+    assert SECRET not in str(error.value)
+
+
+def test_a_model_that_is_no_text_is_reported():
+    with pytest.raises(UnknownProviderError, match=r"model=\['m'\] is not text: name a model of openai"):
+        Provider("openai", model=["m"])  # type: ignore[arg-type]
+
+
+def test_a_secret_of_pydantic_is_a_key():
+    provider = Provider("openai", model="m", api_key=pydantic.SecretStr(SECRET))  # type: ignore[arg-type]
+    assert provider.auth_headers() == {"authorization": f"Bearer {SECRET}"}
 
 
 def test_a_mistyped_setting_is_reported():
