@@ -284,6 +284,8 @@ def _hint(name: str, known: Sequence[str], owner: str, value: object, takes: str
     foreign = hint_for(name)
     if not foreign:
         code = _code(name, known, owner, value)
+        if code and name == "max_tokens":  # in the vendors' APIs it caps one answer
+            return f"Write `{code}` for the total, or `{_code('max_tokens_per_turn', known, owner, value)}` for each answer."
         return f"Write `{code}`." if code else ""
     field = re.search(r"`(\w+)=lab\.(\w+)\((\w+)=", foreign)
     if field is not None and field[3] in known and owner in ("", field[2]):
@@ -305,6 +307,8 @@ def _code(name: str, known: Sequence[str], owner: str, value: object, holder: st
     if holder or name not in _parameters("Agent"):
         keyword = holder or next((key for key in _HOLDERS if name in _fields(key)), "")
         if not keyword:
+            if owner == "Experiment" and name in _parameters("Experiment.run", "agentlab.experiments.experiment"):
+                return f"study.run({name}=…)"
             is_of_run = owner == "Agent" and name in _parameters("Agent.run")
             return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if is_of_run else ""
         needed = [f"{key}=[…]" for key, field in _fields(keyword).items() if field.default is dataclasses.MISSING and key != name]
@@ -314,9 +318,9 @@ def _code(name: str, known: Sequence[str], owner: str, value: object, holder: st
     return code if keyword in known else f"lab.Agent(…, {code})"
 
 
-def _parameters(name: str) -> list[str]:
-    """Return the parameters of `Agent` or `Agent.run`."""
-    return [each for each in inspect.signature(attrgetter(name)(import_module("agentlab.agent"))).parameters if each != "self"]
+def _parameters(name: str, module: str = "agentlab.agent") -> list[str]:
+    """Return the parameters of `Agent` or of a method."""
+    return [each for each in inspect.signature(attrgetter(name)(import_module(module))).parameters if each != "self"]
 
 
 def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:

@@ -144,6 +144,11 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
                 f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations, or "
                 "pass a JSON schema, lab.tool(…, schema={…})."
             )
+        if parameter.name == "self" and parameter.name not in hints:
+            raise ToolDefinitionError(
+                f"The tool {name!r} is a method without its object: pass the method of an object, such as `shop.{name}` for "
+                "`shop = Shop()`."
+            )
         if parameter.name not in hints:
             raise ToolDefinitionError(
                 f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "

@@ -152,6 +152,12 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "agent-retries": (lambda: lab.Agent("openai:gpt-5", attempts=3), "Write `retry=lab.RetryPolicy(attempts=3)`."),
     "nothing-like-it": (lambda: lab.Agent("openai:gpt-5", colour=3), "Agent takes no 'colour'. It takes: model, tools,"),
     "run-limit": (lambda: looping().run("x", max_turns=3), "run takes no 'max_turns'. Write `budget=lab.Budget(max_turns=3)`."),
+    "max_tokens": (
+        lambda: lab.Agent("openai:gpt-5", max_tokens=9),
+        "Write `budget=lab.Budget(max_tokens=9)` for the total, or `budget=lab.Budget(max_tokens_per_turn=9)` for each answer.",
+    ),
+    "options": (lambda: lab.Agent("openai:gpt-5", options="top_p=1"), """options='top_p=1': pass a dict, such as {"top_p": 0.9}."""),  # type: ignore[arg-type]
+    "experiment-executor": (lambda: lab.Experiment([looping()], ["?"], executor=None), "Write `study.run(executor=…)`."),
     "run-max_steps": (lambda: looping().run("x", max_steps=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "run-nearly": (lambda: looping().run("x", max_turn=3), "Did you mean `budget=lab.Budget(max_turns=3)`?"),
     "run-max_iterations": (lambda: looping().run("x", max_iterations=3), "Write `budget=lab.Budget(max_turns=3)`."),

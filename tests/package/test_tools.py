@@ -352,6 +352,7 @@ def thread(lock: threading.Thread) -> None: ...
 
 
 DEFINITIONS: dict[str, tuple[Any, str]] = {
+    "method-without-its-object": (threading.Thread.join, "pass the method of an object, such as `shop.join` for `shop = Shop()`"),
     "no-annotation": (untyped, "no annotation for its parameter 'city': write its type, such as `city: str`"),
     "star": (star, "takes *cities: 'str', which a model cannot fill in"),
     "double-star": (double_star, "annotations, or pass a JSON schema, lab.tool(…, schema={…})"),
