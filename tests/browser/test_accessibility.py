@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from .axe import faults, faults_in_both_themes
+from .axe import COLOURS, faults, faults_in_both_themes
 from .lab_page import LabPage
 from .panels import ROW, SLOW_RUN, TRIP, open_cell
 from .widget_page import LIVE
@@ -63,6 +63,18 @@ def test_axe_finds_no_serious_fault_in_several_runs(lab: LabPage) -> None:
     lab.live.get_by_role("group", name="All runs").get_by_role("button").first.click()
     lab.wait_for_status("ended")
     no_faults(lab, "several runs, ended")
+
+
+def test_axe_sees_a_colour_that_is_too_pale_in_every_part_of_the_panel(lab: LabPage) -> None:
+    """The tests above find no fault for a good reason."""
+    open_cell(lab, "panel", SLOW_RUN)
+    lab.button("Step").click()
+    lab.wait_for_status(re.compile("^idle.*1 of"))
+    expect(lab.live.get_by_text("Details of step 1")).to_be_visible()
+    lab.live.evaluate("live => live.style.setProperty('--quiet', '#b8bec5')")
+    found = "\n".join(faults(lab.page, only=COLOURS))
+    for part in (">Tokens</span>", "Details<span", ">Cost</b>"):  # in the bar, the transcript, the drawer
+        assert part in found, found
 
 
 FOCUSED = """() => {
