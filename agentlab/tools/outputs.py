@@ -78,9 +78,8 @@ class OutputType:
             if self._outer is not None:
                 with contextlib.suppress(Exception):  # a model often leaves out the object around it
                     return Checked(self._adapter.validate_json(text))
-                if text and text[0] not in (
-                    "{" if self.kind is str else "{["
-                ):  # else it is JSON with an error, which is reported
+                of_json = "{" if self.kind is str else "{["
+                if text and text[0] not in of_json:  # else it is JSON with an error, which is reported
                     with contextlib.suppress(Exception):
                         return Checked(self._adapter.validate_python(said, strict=True))
             return Checked(problems=redact_known(cut(problems(error), _SHOWN_CHARS)))
