@@ -114,9 +114,8 @@ def power(
                 f"difference={difference!r}: pass a number other than 0, such as 0.1 for ten percentage points."
             )
         size = abs(difference) / spread
-        of_few = [
-            float(test.power(size, number, alpha)) for number in range(2, 7)
-        ]  # scipy's may be NaN if the difference is large
+        # For a difference of many standard deviations scipy's power is NaN at some numbers, and the solver finds none.
+        of_few = [float(test.power(size, number, alpha)) for number in range(2, 7)]
         needed = next((number for number, found in enumerate(of_few, 2) if found >= power), 0)
         needed = needed or int(np.ceil(test.solve_power(size, alpha=alpha, power=power) - 1e-9))
         return Power(needed, abs(difference), spread, power, level, pilot)

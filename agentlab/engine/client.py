@@ -53,7 +53,7 @@ _TEMPORARY_CODES = frozenset(map(str, _TEMPORARY)).union(
     ("throttlingexception", "internalserverexception", "serviceunavailableexception"),  # Bedrock
     ("modelstreamerrorexception", "modeltimeoutexception", "modelnotreadyexception"),
 )
-"""Error codes, in lower case, of errors with status 200 that stand for such a status. Sources: those of FOR_ERROR."""
+"""Error codes, in lower case, of errors with status 200 that mean such a status. Sources: those of FOR_ERROR."""
 _ADVICE = {
     400: "Check the request against this message.",
     401: "Check the API key.",

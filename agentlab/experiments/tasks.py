@@ -421,12 +421,8 @@ def _task(number: int, given: Any, names: Mapping[str, str]) -> Task:
     values = {str(name): _plain(value) for name, value in given.items()}
     known = {what: values.pop(name, None) for what, name in names.items()}
     if known["prompt"] is None:
-        other = next((name for name in given if isinstance(name, str) and name not in names.values()), None)
-        hint = (
-            ""
-            if other is None or names["prompt"] != "prompt"
-            else f" Name its column: lab.Tasks(…, prompt={one_line(repr(other))})."
-        )
+        others = [one_line(repr(name)) for name in given if isinstance(name, str) and name not in names.values()]
+        hint = f" Name its column: lab.Tasks(…, prompt={others[0]})." if others and names["prompt"] == "prompt" else ""
         raise ConfigurationError(f"tasks: number {number} has no {names['prompt']!r}: {cut(repr(given), 80)}.{hint}")
     metadata = values.pop("metadata", None)
     if isinstance(metadata, Mapping):

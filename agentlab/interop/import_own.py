@@ -58,10 +58,7 @@ def _path(where: object, function: str) -> Path:
 
 def _import_store(opened: Store, source: str) -> Imported:
     steps, runs = opened.frame("steps"), opened.frame("runs")
-    noted, later = (
-        opened.storage.notes("score"),
-        opened.storage.notes("more scores"),
-    )  # of the experiment, and of `results.rescore`
+    noted, later = map(opened.storage.notes, ("score", "more scores"))  # of the experiment, and of `results.rescore`
     scores = [{**_score(noted.get(run_id)), **_later_scores(later.get(run_id))} for run_id in runs["run_id"]]
     for name, values in score_columns(scores).items():
         runs[name] = values

@@ -95,7 +95,7 @@ def _arguments(item: pytest.Item, marker: pytest.Mark) -> tuple[Path, dict[str, 
 
 
 def _file_name(item: pytest.Item) -> str:
-    """Return a name of its own for each test of a file: with a hash where other tests have the same letters and digits."""
+    """Return a name that no other test of the file has: with a hash where other tests have the same letters and digits."""
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]  # the id has more under xdist
     name = ".".join([*classes, item.name.replace("[", "-", 1).removesuffix("]")])
     if re.fullmatch(r"[A-Za-z0-9_.-]{1,200}", name):

@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def command() -> Iterator[list[str]]:
-    """A command that starts a server in a process of its own, forked from one that has imported what servers import."""
+    """A command that starts a server in its own process, forked from one that has imported what servers import."""
     with tempfile.TemporaryDirectory() as short:  # the path of a socket is at most a hundred characters long
         address = f"{short}/socket"
         process = subprocess.Popen([sys.executable, SERVER, "fork", address])
@@ -66,7 +66,7 @@ def stdio(command: list[str], folder: Path) -> Start:
 
 @pytest.fixture
 def program(folder: Path) -> Start:
-    """A server that is a program of its own, as users have it."""
+    """A server that is started as a program, as users do it."""
     return lambda: lab.tools.from_mcp([sys.executable, SERVER], name="stations", env={"STATIONS_FOLDER": str(folder)})
 
 
