@@ -16,6 +16,7 @@ panel may not arrive meanwhile. `start()` is for live control.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
@@ -35,7 +36,7 @@ from agentlab.engine.plan import AgentSpec, Origin
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
-from agentlab.errors import ConfigurationError
+from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.records.provenance import Provenance, provenance_of
 from agentlab.records.result import Out, RunResult
 from agentlab.records.step import StepResult
@@ -349,6 +350,11 @@ class Run(Displayable, Generic[A, Out]):
 
     def __await__(self) -> Generator[Any, None, RunResult[Out]]:
         """Run to the end and return the result, whatever the reason of the end."""
+        if self.stepper.has_ended and next_actions.edited_since(self):
+            message = (
+                "The run has ended, so this is the same result as before: with the edited limits, await run.apply() continues."
+            )
+            warnings.warn(message, AgentlabWarning, stacklevel=2)
         return self.worker.to_the_end().__await__()
 
     def start(self, loop: Literal["background", "kernel"] = "background") -> Self:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
 
+_EDITED_SINCE = ("The limits have been raised since", "The stop condition has been changed since")
+
 
 @redacted_repr
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,11 @@ def chosen(run: RunLike, action: NextAction | None, prompt: object) -> NextActio
     return action
 
 
+def edited_since(run: RunLike) -> bool:
+    """Return whether what ended the run has been raised or changed since."""
+    return any(action.why.startswith(_EDITED_SINCE) for action in next_actions(run))
+
+
 def settings_for(run: RunLike, action: NextAction) -> RunSettings:
     """Return the current settings of the run, with the changes of the action."""
     live = LiveSettings(run.limits.snapshot())
@@ -115,7 +122,12 @@ def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     at = _usable_steps(run)
     increase = raised_limits(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
-    cause = "The limit ended the run, not the agent" if increase else "The limits have been raised since"
+    if increase:
+        cause = "The limit ended the run, not the agent"
+    elif run.origin.caller is None:
+        cause = _EDITED_SINCE[0]
+    else:
+        cause = "The limit was its caller's, which does not apply to a branch, or has been raised since"
     why = f"{cause}: the branch continues from the last step, with all steps kept."
     yield _continue("increase_budget", increase, why, at)
 
@@ -128,7 +140,7 @@ def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     settings, at = run.limits.snapshot(), len(run.history)
     increase = raised_limits(settings, run.history)
     if settings.stop is None or settings.stop != last.settings.stop:
-        yield _continue("continue", increase, "The stop condition has been changed since.", at)
+        yield _continue("continue", increase, f"{_EDITED_SINCE[1]}.", at)
         return
     if raised := raised_conditions(settings.stop, last.readings, run.history):
         why = f"{result.detail.rstrip('.')}: with a higher limit the agent can continue."

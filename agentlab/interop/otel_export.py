@@ -69,6 +69,15 @@ class Telemetry(Displayable):
             raise ConfigurationError(
                 "Telemetry needs the package opentelemetry-api: pip install 'agentlab-jupyter[telemetry]'."
             ) from error
+        for given, kind, method in (
+            (tracer_provider, "TracerProvider", "get_tracer"),
+            (meter_provider, "MeterProvider", "get_meter"),
+        ):
+            if given is not None and not hasattr(given, method):
+                raise ConfigurationError(
+                    f"Telemetry({given!r}): pass an OpenTelemetry {kind}, or nothing for that of the process. Where spans go is set at "
+                    "the exporter, such as OTLPSpanExporter(endpoint=…), or by OTEL_EXPORTER_OTLP_ENDPOINT."
+                )
         self.content = content
         self._instruments = Instruments(tracer_provider, meter_provider, content=content)
 

@@ -108,6 +108,30 @@ def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, l
     assert run.limits.snapshot().budget == budget
 
 
+def test_awaiting_an_ended_run_again_says_that_edited_limits_continue_in_a_branch() -> None:
+    limited = ended(looping().run("go", budget=Budget(max_turns=2)))
+    stopped = ended(looping().run("go", stop=lab.StepCountIs(2)))
+    for run in (limited, stopped):
+        ended(run)  # the same result, and no word
+    limited.limits.max_turns = stopped.limits.max_turns = 5
+    stopped.limits.stop = lab.StepCountIs(3)
+    for run in (limited, stopped):
+        with pytest.warns(lab.AgentlabWarning, match=r"the same result as before: .* await run.apply\(\) continues"):
+            assert go(to_the_end(run)) is run.result
+        went_on(run)
+
+
+def test_a_limit_of_the_caller_is_not_taken_for_one_that_was_raised() -> None:
+    caller = agent([call("below", {"task": "?"}), "done"], tools=[looping().as_tool("below")])
+    run = ended(caller.run("go", budget=Budget(max_turns=2)))
+    (below,) = run.children
+    assert below.result is not None
+    assert below.result.stop_reason is StopReason.TURN_LIMIT
+    (proposal,) = below.next_actions
+    assert (proposal.label, proposal.why[:52]) == ("Continue from step 2", "The limit was its caller's, which does not apply to ")
+    went_on(below)
+
+
 @pytest.mark.usefixtures("fake_time")
 def test_a_raised_time_limit_includes_the_time_of_the_kept_steps() -> None:
     async def slow() -> str:

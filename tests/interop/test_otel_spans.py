@@ -644,6 +644,12 @@ def test_other_objects_cannot_be_instrumented() -> None:
         instrumented("openai:gpt", Collected())
 
 
+def test_an_address_in_place_of_a_provider_is_refused_with_the_way_to_set_it() -> None:
+    for wrong in ({"tracer_provider": "http://127.0.0.1:4318"}, {"meter_provider": 4318}):
+        with pytest.raises(errors.ConfigurationError, match="OTEL_EXPORTER_OTLP_ENDPOINT"):
+            lab.Telemetry(**wrong)  # type: ignore[arg-type]
+
+
 def test_without_an_sdk_nothing_happens() -> None:
     agent = lab.Agent(ScriptedProvider([call("look"), "done"]), tools=[look], observers=[lab.Telemetry()])
     with contextlib.nullcontext():
