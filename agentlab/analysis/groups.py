@@ -67,13 +67,16 @@ def misses(function: str, missing: Sequence[str], advice: str, hint: str = "") -
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
     """Return the name of each row's group."""
-    names, *others = (
-        frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
-        for name in by
-    )
+    names, *others = (_as_text(frame[name]).astype("string").fillna(f"unknown {name}") for name in by)
     for part in others:
         names = names + between + part
     return names
+
+
+def _as_text(values: pd.Series[Any]) -> pd.Series[Any]:
+    if isinstance(values.dtype, pd.StringDtype):
+        return values
+    return values.map(lambda value: None if _is_na(value) else str(value))
 
 
 def _is_na(value: object) -> bool:
@@ -151,8 +154,8 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     if len(keys) < len(of):
         return frame
     frame = frame.reset_index(drop=True)
-    twice = frame.duplicated(keys, keep=False) & frame[keys].notna().all(axis=1)
-    if not twice.any():
+    twice = frame.duplicated(keys, keep=False)
+    if not twice.any() or not (twice := twice & frame[keys].notna().all(axis=1)).any():
         return frame
     several = frame.loc[twice, [*dict.fromkeys([*keys, *(frame.columns if values is None else values)])]].astype(str)
     different = several[~several.duplicated()]
@@ -180,15 +183,20 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
     """
     if column not in frame.columns:
         return cast("pd.Series[float]", pd.Series(pd.NA, index=frame.index, dtype="Float64"))
-    values = frame[column]
+    return as_numbers(frame[column])
+
+
+def as_numbers(given: pd.Series[Any]) -> pd.Series[float]:
+    """Return the values of a column as `numbers` does."""
+    values = given
     if not pd.api.types.is_numeric_dtype(values.dtype):  # booleans from a file, or mixed with NA
         values = values.astype(object).map(lambda value: _TRUTH.get(str(value).strip(), value))
         read = pd.to_numeric(values, errors="coerce")
         lost = read.isna() & values.notna()
         if lost.any():
-            value = frame[column][lost].iloc[0]
+            wrong = cut(repr(given[lost].iloc[0]), 80)
             raise ConfigurationError(
-                f"The column {column!r} has {cut(repr(value), 80)}, which is not a number: convert it, or use pd.NA if it is unknown. "
+                f"The column {given.name!r} has {wrong}, which is not a number: convert it, or use pd.NA if it is unknown. "
                 "For a file with decimal commas: pd.read_csv(…, decimal=',')."
             )
         values = read
@@ -257,7 +265,19 @@ def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
 
 def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
     """Return a column as an array of numbers, as `numbers` does; NaN if unknown."""
-    return numbers(frame, column).to_numpy(dtype=float, na_value=np.nan)
+    return as_floats(frame[column]) if column in frame.columns else np.full(len(frame), np.nan)
+
+
+def as_floats(values: pd.Series[Any]) -> npt.NDArray[np.floating]:
+    """Return the values of a column as `floats` does."""
+    if isinstance(values.dtype, _MASKED):  # those of our own frames: without two copies as a Series
+        found: npt.NDArray[np.floating] = values.array.to_numpy(dtype=float, na_value=np.nan, copy=True)
+        found[np.isinf(found)] = np.nan
+        return found
+    return as_numbers(values).to_numpy(dtype=float, na_value=np.nan)
+
+
+_MASKED = (pd.Int64Dtype, pd.Float64Dtype, pd.BooleanDtype)
 
 
 def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:

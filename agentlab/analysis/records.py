@@ -283,10 +283,13 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """Return a column as floats, with NaN for NA or a missing column. Raises ConfigurationError for text that is not a number."""
-    if isinstance(dtype := frame.dtypes.get(name), np.dtype) and dtype.kind in "iuf":  # without a mask, and without its copies
-        plain = frame[name].astype(float)
+    if name not in frame.columns:
+        return pd.Series(np.nan, index=frame.index)
+    column = frame[name]
+    if isinstance(dtype := column.dtype, np.dtype) and dtype.kind in "iuf":  # without a mask, and without its copies
+        plain = column.astype(float)
         return plain.mask(infinite) if dtype.kind == "f" and (infinite := np.isinf(plain)).any() else plain
-    return groups.numbers(frame, name).astype(float)
+    return pd.Series(groups.as_floats(column), index=frame.index, name=name, copy=False)
 
 
 # Limits ------------------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def from_frames(
             )
     kept = kept.reset_index(drop=True)
     own, short, more, reason = _ends(kept, about, start)
-    taken = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
+    taken = np.nan_to_num(groups.floats(about, "steps"))
     for run in np.flatnonzero(taken > lengths)[:1]:
         raise ConfigurationError(
             f"Run {about['run_id'].iloc[run]!r} took {taken[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
@@ -111,8 +111,7 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
-        values = steps[name].iloc[start[1:][there] - 1]
-        found[there] = _objects(values)
+        found[there] = _objects(steps[name].array.take(start[1:][there] - 1))
     return found
 
 
@@ -121,7 +120,7 @@ def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
     found = np.full(len(start) - 1, np.nan)
     there = np.diff(start) > 0
     if name in steps.columns:
-        found[there] = numbers(steps[[name]].iloc[start[1:][there] - 1], name)
+        found[there] = groups.as_floats(steps[name].take(start[1:][there] - 1))
     return found
 
 
@@ -159,10 +158,10 @@ def _is_one_of(values: npt.NDArray[np.object_], words: Iterable[str]) -> Bools:
 def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
     if name not in about.columns:
         return np.full(len(about), None, dtype=object)
-    return _objects(about[name])
+    return _objects(about[name].array)
 
 
-def _objects(values: pd.Series[Any]) -> npt.NDArray[np.object_]:
+def _objects(values: Any) -> npt.NDArray[np.object_]:
     """Return the values with None for NA."""
     codes, different = pd.factorize(values)  # the code of NA is -1
     found: npt.NDArray[np.object_] = np.array([*different, None], dtype=object)[codes]
@@ -170,7 +169,8 @@ def _objects(values: pd.Series[Any]) -> npt.NDArray[np.object_]:
 
 
 def _is_true(about: pd.DataFrame, name: str) -> Bools:
-    return (numbers(about, name) == 1).to_numpy(dtype=bool)
+    found: Bools = groups.floats(about, name) == 1
+    return found
 
 
 def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:

@@ -498,7 +498,7 @@ def array(values: list[Any], dtype: Any) -> Any:
     if dtype in _MASKED and not (values and values[0] is None):
         return _masked(values, dtype)
     if values and values[0] is None and values.count(None) == len(values):  # for example limits that are not set
-        return pd.array([pd.NA], dtype=dtype).repeat(len(values))
+        return _array([None], dtype).repeat(len(values))
     if repeated := repetition(values):  # like most limits, words and answers
         few, times = repeated
         return _array(few, dtype).repeat(times)
@@ -509,10 +509,10 @@ def _array(values: list[Any], dtype: Any) -> Any:
     if dtype in _MASKED:
         return _masked(values, dtype)
     if dtype == "string":
-        return pd.array(as_unicode(values), dtype="string")
+        return pd.array(as_unicode(values), dtype=pd.StringDtype())  # a dtype's name is searched for among all dtypes
     if dtype == "object":
-        values = [whole(redact(value)) if type(value) is str else value for value in values]
-    return pd.Series(values, dtype=dtype).array
+        return pd.Series([whole(redact(value)) if type(value) is str else value for value in values], dtype=dtype).array
+    return pd.array(values, dtype=dtype)
 
 
 def _masked(values: list[Any], dtype: str) -> Any:
