@@ -1,4 +1,4 @@
-"""One measurement of load, in a separate process: `python -m tests.soak.load WHAT SIZE FOLDER` prints it as JSON.
+"""Measurements of load, each in a separate process: `python -m tests.soak.load FOLDER WHAT=SIZE …` prints a line of JSON for each.
 
 Times are CPU seconds of the process, so that other work on the machine does not count; memory is as the kernel reports it.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import json
+import os
 import resource
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -188,19 +191,23 @@ def filled_store(size: int, folder: Path) -> lab.Store:
     path = folder / f"store-{size}.db"
     if path.exists():
         return lab.Store(path)
-    few, store = lab.Store(), lab.Store(path)
-
-    async def make() -> None:
-        for number in range(DISTINCT):
-            await scripted(few).run(f"go {number}", stop=lab.StepCountIs(STEPS_A_RUN), budget=lab.Budget(max_turns=100))
-
-    asyncio.run(make())
+    store = lab.Store(path)
+    if size == DISTINCT * STEPS_A_RUN:
+        asyncio.run(fill(store))
+        return store
+    few = filled_store(DISTINCT * STEPS_A_RUN, folder)
     texts = [(one, few.storage.steps(one.head.run_id)) for one in few.storage.runs()]
+    few.close()
     store.storage._database.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
     for number in range(size // STEPS_A_RUN):
         one, steps = texts[number % DISTINCT]
         store.storage.begin(StoredHead(f"run{number}", one.head.begun_at, one.head.writer, one.head.body), steps, one.end)
     return store
+
+
+async def fill(store: lab.Store) -> None:
+    for number in range(DISTINCT):
+        await scripted(store).run(f"go {number}", stop=lab.StepCountIs(STEPS_A_RUN), budget=lab.Budget(max_turns=100))
 
 
 def steps_in_a_store(size: int, folder: Path) -> dict[str, float]:
@@ -275,6 +282,35 @@ WHAT = {
     )
 }
 
+LARGE = (
+    "agentlab.agent",
+    "agentlab.analysis.backtest",
+    "agentlab.transport.replaying",
+    "genai_prices.data_snapshot",
+    "scipy.special",
+)
+"""What takes long to import, for each measurement as much as for all of them."""
+
+
+def in_a_fork(what: str, size: int, folder: Path) -> int:
+    """Print a measurement made in a fork of this process; return its exit code."""
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    try:
+        print(json.dumps(WHAT[what](size, folder)), flush=True)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ResourceWarning)
-    print(json.dumps(WHAT[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))))
+    for name in LARGE:
+        importlib.import_module(name)
+    gc.freeze()  # what is here is no part of a measurement
+    for asked in sys.argv[2:]:
+        what, _, size = asked.partition("=")
+        if failed := in_a_fork(what, int(size), Path(sys.argv[1])):
+            sys.exit(failed)

@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,19 @@ AT_MOST = {
 """Bounds on the largest size, in the figure's own unit."""
 
 
-def measured(what: str, size: int, folder: Path) -> dict[str, float]:
-    """One measurement, in a separate process."""
-    command = [sys.executable, "-m", "tests.soak.load", what, str(size), str(folder)]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=900, check=False)
+Figures = list[dict[str, float]]
+"""The figures of one kind of measurement at each size."""
+
+
+def measured(kinds: Iterable[str], places: slice, folder: Path) -> dict[str, Figures]:
+    """The measurements of these kinds, each in a separate process."""
+    sizes = {what: SIZES[what][places] for what in kinds}
+    asked = [f"{what}={size}" for what, some in sizes.items() for size in some]
+    command = [sys.executable, "-m", "tests.soak.load", str(folder), *asked]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=3_600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    found = map(json.loads, done.stdout.splitlines())
+    return {what: list(itertools.islice(found, len(some))) for what, some in sizes.items()}
 
 
 def too_much(what: str, name: str, values: list[float]) -> list[str]:
@@ -73,34 +80,38 @@ def too_much(what: str, name: str, values: list[float]) -> list[str]:
     return []
 
 
-def least(what: str, sizes: tuple[int, ...], folder: Path) -> list[dict[str, float]]:
-    """The figures at each size. If one exceeds its bound, all sizes are measured again, and the least of each figure counts.
+def wrong_in(what: str, found: Figures) -> list[str]:
+    """Violations of the bounds of all figures of one kind."""
+    return [one for name in found[0] if name != "steps" for one in too_much(what, name, [each[name] for each in found])]
+
+
+def least(places: slice, folder: Path) -> dict[str, Figures]:
+    """The figures at each size. Where one exceeds its bound, all sizes are measured again, and the least of each figure counts.
 
     Other load on the machine only adds to a figure, at random; growth with the size occurs every time.
     """
-    found = [measured(what, size, folder) for size in sizes]
+    all_found = measured(SIZES, places, folder)
     for _ in range(TIMES - 1):
-        if not any(too_much(what, name, [one[name] for one in found]) for name in found[0] if name != "steps"):
+        kinds = [what for what, found in all_found.items() if wrong_in(what, found)]
+        if not kinds:
             break
-        again = [measured(what, size, folder) for size in sizes]
-        found = [{name: min(one[name], other[name]) for name in one} for one, other in zip(found, again, strict=True)]
-    return found
+        for what, again in measured(kinds, places, folder).items():
+            pairs = zip(all_found[what], again, strict=True)
+            all_found[what] = [{name: min(one[name], other[name]) for name in one} for one, other in pairs]
+    return all_found
 
 
 def over_sizes(name: str, places: slice, folder: Path) -> None:
     """Measure all at these sizes, print the table, and check the figures against their bounds."""
     rows, wrong = [], []
-    for what, sizes in SIZES.items():
-        some = sizes[places]
-        taken = least(what, some, folder)
+    for what, taken in least(places, folder).items():
         for figure in taken[0]:
             values = [one[figure] for one in taken]
             growth = [f"{after / before:.2f}" if before else "-" for before, after in itertools.pairwise(values)]
             rows.append([what.replace("_", " "), figure, *(f"{value:.3g}" for value in values), *growth])
-            if figure != "steps":
-                wrong += too_much(what, figure, values)
-    sizes = ["smallest", "x 10", "x 100"][: len(some)]
-    show(name, ["what", "figure", *sizes, *(f"growth {place + 1}" for place in range(len(some) - 1))], rows)
+        wrong += wrong_in(what, taken)
+    sizes = ["smallest", "x 10", "x 100"][places]
+    show(name, ["what", "figure", *sizes, *(f"growth {place + 1}" for place in range(len(sizes) - 1))], rows)
     assert not wrong, "\n".join(wrong)
 
 
