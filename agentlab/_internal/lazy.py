@@ -125,6 +125,8 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 def unknown_name_error(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """Return the error for `module.name`, where `known` are the existing names."""
+    if name.startswith("_"):  # asked for by Python, IPython or pytest, which need no advice
+        return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     close = near(name, known)
     other_case = close.lower() == name.lower()
     hint = f"Write {ELSEWHERE[name]}." if name in ELSEWHERE and not other_case else ""
@@ -184,8 +186,6 @@ def module_hooks(
                 explain_missing(f"{module.replace('agentlab', 'lab', 1)}.{name}", error)
                 raise
             return found if places[name].endswith(f".{name}") else getattr(found, name)
-        if name.startswith("__"):  # asked for by Python itself, at each import of the module
-            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)

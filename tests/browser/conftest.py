@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that `-m "not browser"` skips it. A test that fails is run once more, and shown as rerun: on a
     loaded machine one in a few hundred fails for a reason of the browser. What is broken fails twice."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
 

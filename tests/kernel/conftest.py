@@ -19,7 +19,7 @@ REPOSITORY = HERE.parent.parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that `-m "not kernel"` skips it."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/kernel/"):
             item.add_marker(pytest.mark.kernel)
 
 
