@@ -10,23 +10,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import agentlab as lab
 
 from .builders import parrot, serving
 
 
-@pytest.mark.parametrize("token", [None, "open-sesame"])
-def test_every_answer_is_as_documented(tmp_path: Path, token: str | None) -> None:
+def test_every_answer_is_as_documented(tmp_path: Path) -> None:
+    """With a token: without one, a server gives the same answers, and a 401 to nobody."""
     command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--max-examples", "18", "--no-color"]
-    command += ["--generation-deterministic"]
-    if token is not None:
-        command += ["--header", f"Authorization:Bearer {token}", "--phases", "examples,coverage"]
-    with serving(parrot(budget=lab.Budget(max_turns=20)), token=token) as client:
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    command += ["--generation-deterministic", "--header", "Authorization:Bearer open-sesame"]
+    with serving(parrot(budget=lab.Budget(max_turns=20)), token="open-sesame") as client:
         document = tmp_path / "openapi.json"
-        document.write_text(client.get("/openapi.json", headers=headers).text)
+        document.write_text(client.get("/openapi.json", headers={"authorization": "Bearer open-sesame"}).text)
         done = subprocess.run(
             [*command, str(document), "--url", str(client.base_url)],
             capture_output=True, text=True, check=False, cwd=tmp_path, timeout=110,
