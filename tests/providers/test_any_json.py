@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -68,6 +69,7 @@ WORDS = [
 ]
 
 
+@functools.cache  # a strategy takes longer to check, once, than to draw from
 def odd(name: str) -> st.SearchStrategy[Any]:
     """JSON with the wire's own names in all the wrong places."""
     keys = st.sampled_from(KEYS.get(name, KEYS["chat"]).split())
