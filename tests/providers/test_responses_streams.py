@@ -5,6 +5,7 @@ broken stream.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -381,7 +382,27 @@ ODD_EVENT = st.fixed_dictionaries(
 
 
 @given(emitted=st.lists(ODD_EVENT, max_size=6), other=ODD)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_odd_events_raise_nothing(emitted: list[Any], other: Any):
     check_types(parse_stream(NAME, [sse(emitted)])[0])
     check_types(parse_stream(NAME, [sse([other, *emitted, "[DONE]"])])[0])
+
+
+STRANGE = (None, True, 7, "x", [1], {"x": 1})
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=repr)
+def test_any_value_of_any_event_may_be_of_another_type(strange: Any):
+    emitted = [*events(BRIEF)[:-1], {**events(BRIEF)[-1], "response": {**whole(BRIEF), "incomplete_details": {"reason": None}}}]
+    for number, event in enumerate(emitted):
+        for odd_event in with_each_value_replaced(event, strange):
+            check_types(parse_stream(NAME, [sse([*emitted[:number], odd_event, *emitted[number + 1 :]])])[0])
+
+
+def with_each_value_replaced(value: Any, strange: Any) -> Iterator[Any]:
+    """Copies, in each of which another value, at any depth, is replaced."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        for inner in (strange, *with_each_value_replaced(value[key], strange)):
+            changed = value.copy()
+            changed[key] = inner
+            yield changed
