@@ -43,9 +43,23 @@ RECORDED = frozenset(("run", "ended", "result", "others"))
 """What that block assigns in the runs that it replays."""
 
 
-def setup_for(examples: list[doctest.Example]) -> str:
-    """The same without the runs that these examples do not use: a run takes longer than most examples."""
-    return _setup_with(RECORDED & names_in(ast.parse("".join(example.source for example in examples))))
+RESULTS = frozenset(("result", "others"))
+"""Those of them that never change: all examples share them."""
+
+
+def set_up(notebook: Notebook, examples: list[doctest.Example]) -> None:
+    """Run that block, without the runs that these examples do not use: a run takes longer than most examples."""
+    used = RECORDED & names_in(ast.parse("".join(example.source for example in examples)))
+    notebook.run(_setup_with(frozenset() if used <= RESULTS else used))
+    if used and used <= RESULTS:
+        notebook.names.update(_results())
+
+
+@functools.cache
+def _results() -> dict[str, Any]:
+    with Notebook() as notebook:
+        notebook.run(_setup_with(RESULTS))
+        return {name: notebook.names[name] for name in RESULTS}
 
 
 @functools.cache
