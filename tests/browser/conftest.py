@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from .desk import Desk, SharedNotebook7, context_of
+from .file_page import FilePage
 from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
 from .marimo_page import Marimo, MarimoPage
@@ -169,6 +170,24 @@ def marimo_app(marimo_apps: Marimo, browser: Browser, request: pytest.FixtureReq
     """The same as an app of marimo."""
     with fresh_page(MarimoPage, marimo_apps, browser, request) as page:
         yield page
+
+
+@pytest.fixture(scope="package")
+def shared_file_page(browser: Browser) -> Iterator[FilePage]:
+    """The shared page for files."""
+    shared = FilePage(browser)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def open_file(shared_file_page: FilePage, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
+    """Opens a file. The test fails if the page writes a warning or an error, asks for anything, or opens a dialog."""
+    yield shared_file_page.open
+    if request.node.stash.get(failed, True):
+        shared_file_page.picture(PICTURES / f"{re.sub(r'[^a-z0-9]+', '-', request.node.name)}.png")
+        shared_file_page.close()
+    assert shared_file_page.take_back() == []
 
 
 @contextlib.contextmanager

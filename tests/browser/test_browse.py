@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from inert import HOSTILE as HOSTILE_TEXTS
 from inert import hostile_run
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, call, say
 
 from .axe import COLOURS, faults, faults_in_both_schemes
-from .conftest import PICTURES, failed
+from .conftest import PICTURES
 from .lab_page import DARK, LIGHT, LabPage
 
 HOSTILE = "".join(HOSTILE_TEXTS.values())
@@ -78,31 +78,17 @@ def many(path: Path, number: int) -> None:
 
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
-    """Opens the file of a store; the test fails if the page writes a warning or an error, or asks for anything."""
-    pages: list[Page] = []
-    wrong: list[str] = []
+def show(open_file: Callable[..., Page], tmp_path: Path) -> Callable[..., Page]:
+    """Opens the file of a store."""
 
-    def open_file(store: lab.Store | Path, width: int = 1440, height: int = 900, *, max_mb: float = 20, **settings: Any) -> Page:
-        file = lab.browse(store).to_html(tmp_path / f"runs-{len(pages)}.html", max_mb=max_mb)
+    def open_store(store: lab.Store | Path, *size: int, max_mb: float = 20) -> Page:
+        file = lab.browse(store).to_html(tmp_path / "runs.html", max_mb=max_mb)
         assert isinstance(file, Path)
-        page = browser.new_context(viewport={"width": width, "height": height}, **settings).new_page()
-        pages.append(page)
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: wrong.append(asked.url) if asked.url != file.as_uri() else None)
-        page.on("dialog", lambda dialog: wrong.append(dialog.message))
-        page.goto(file.as_uri())
+        page = open_file(file, *size)
         expect(page.locator(GRID)).to_be_visible()
         return page
 
-    yield open_file
-    if request.node.stash.get(failed, False) and pages:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        pages[-1].screenshot(path=PICTURES / f"{re.sub(r'[^a-z0-9]+', '-', request.node.name)}.png")
-    for page in pages:
-        page.context.close()
-    assert wrong == []
+    return open_store
 
 
 @pytest.fixture(scope="module")

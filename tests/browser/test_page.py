@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
 from agentlab.testing import call as called
 
 from .axe import faults, faults_in_both_schemes
-from .conftest import PICTURES, failed
 from .page_data import Data, a_limit, a_run, a_step, call, family, hostile_run, long_run, page_of, says
 
 ROOT = ".agentlab-page"
@@ -23,33 +22,17 @@ Opened = Callable[..., Page]
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """Opens the page of these runs from a file. The test fails if the page writes a warning or an error, or asks for anything."""
-    contexts: list[BrowserContext] = []
-    wrong: list[str] = []
+def opened(open_file: Opened, tmp_path: Path) -> Opened:
+    """Opens the page of these runs from a file."""
 
-    def open_page(
-        runs: list[Data] | str, width: int = 1440, height: int = 900, *, may_complain: bool = False, **settings: Any
-    ) -> Page:
-        file = tmp_path / f"page-{len(contexts)}.html"
+    def open_page(runs: list[Data] | str, *size: int, **settings: Any) -> Page:
+        file = tmp_path / f"page-{len(list(tmp_path.iterdir()))}.html"
         file.write_text(runs if isinstance(runs, str) else page_of(runs), encoding="utf-8")
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **settings))
-        page = contexts[-1].new_page()
-        if not may_complain:
-            page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda asked: wrong.append(asked.url) if asked.url != file.as_uri() else None)
-        page.goto(file.as_uri())
+        page = open_file(file, *size, **settings)
         expect(page.locator(".page-item").first).to_be_visible()
         return page
 
-    yield open_page
-    if request.node.stash.get(failed, False) and contexts:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        contexts[-1].pages[0].screenshot(path=PICTURES / f"{re.sub(r'[^a-z0-9]+', '-', request.node.name)}.png")
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return open_page
 
 
 def transcript(page: Page) -> Locator:
@@ -414,7 +397,8 @@ def test_times_do_not_make_two_steps_differ(opened: Opened) -> None:
 
 
 def test_code_of_a_next_action_is_copied(opened: Opened) -> None:
-    page = opened(family(), permissions=["clipboard-read", "clipboard-write"])
+    page = opened(family())
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     chip(page, "max_turns 3").click()
     button = page.get_by_role("button", name="Copy the code: Raise the turn limit to 6 and go on")
     button.click()
@@ -501,7 +485,7 @@ def test_a_run_of_5000_steps_keeps_the_document_small(opened: Opened) -> None:
 
 def test_scrolling_5000_steps_is_as_smooth_as_scrolling_50(opened: Opened) -> None:
     """Compared on the same machine at the same time, the best of several: others use the processor too."""
-    pages = [opened(long_run(steps)) for steps in (50, 5_000)]
+    pages = [opened(long_run(50)), opened(long_run(5_000), beside=True)]
     ratios = []
     while len(ratios) < 6 and min(ratios, default=9) > 1.3:
         for page in pages:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from inert import HOSTILE, hostile_run, to_the_end
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
@@ -36,31 +36,18 @@ def trip() -> Run:
 
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Opens the file of a run; the test fails if the page writes an error or asks for anything."""
-    wrong: list[str] = []
-    contexts = []
+def show(open_file: Callable[..., Page], tmp_path: Path) -> Callable[[Run], Page]:
+    """Opens the file of a run."""
 
-    def opened(run: Run, **settings: object) -> Page:
-        file = run.to_html(tmp_path / "run.html", raw=True)
-        contexts.append(browser.new_context(viewport={"width": 1440, "height": 900}, **settings))  # type: ignore[arg-type]
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "request", lambda asked: wrong.append(asked.url) if asked.url[:5] != "data:" and asked.url != file.as_uri() else None
-        )
-        page.goto(file.as_uri())
+    def opened(run: Run) -> Page:
+        page = open_file(run.to_html(tmp_path / "run.html", raw=True))
         expect(page.locator(".page-item").first).to_be_visible()
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return opened
 
 
-def test_a_run_and_its_branches(show: Callable[..., Page]) -> None:
+def test_a_run_and_its_branches(show: Callable[[Run], Page]) -> None:
     page = show(trip())
     first = page.get_by_role("article", name="Step 1", exact=True)
     first.locator("details.agentlab-call").first.locator("summary").click()
@@ -77,14 +64,14 @@ def test_a_run_and_its_branches(show: Callable[..., Page]) -> None:
     expect(first).to_contain_text("edited in this branch")
 
 
-def test_axe_finds_nothing_serious(show: Callable[..., Page]) -> None:
+def test_axe_finds_nothing_serious(show: Callable[[Run], Page]) -> None:
     page = show(trip())
     page.evaluate(OPEN_ALL)
     assert faults_in_both_schemes(page, ".agentlab-page") == []
 
 
 @pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
-def test_hostile_texts_do_nothing(show: Callable[..., Page]) -> None:
+def test_hostile_texts_do_nothing(show: Callable[[Run], Page]) -> None:
     page = show(hostile_run("".join(HOSTILE.values())))
     for name in page.get_by_role("navigation", name="Runs").get_by_role("button").all():
         name.click()

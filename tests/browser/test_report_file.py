@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inert import HOSTILE
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
@@ -41,32 +41,19 @@ def harmless(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def show(browser: Browser, tmp_path: Path, harmless: Path) -> Iterator[Callable[..., Page]]:
-    """Opens the file; the test fails if the page writes an error or asks for anything."""
-    wrong: list[str] = []
-    contexts = []
+def show(open_file: Callable[..., Page], tmp_path: Path, harmless: Path) -> Callable[..., Page]:
+    """Opens the report with this text."""
 
-    def opened(text: str = "", **settings: object) -> Page:
-        file = report(tmp_path, text) if text else harmless
-        contexts.append(browser.new_context(**settings))  # type: ignore[arg-type]
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "request", lambda asked: wrong.append(asked.url) if asked.url[:5] != "data:" and asked.url != file.as_uri() else None
-        )
-        page.goto(file.as_uri())
+    def opened(text: str = "", *size: int, **settings: Any) -> Page:
+        page = open_file(report(tmp_path, text) if text else harmless, *size, **settings)
         expect(page.get_by_role("heading", name="Methods")).to_be_visible()
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return opened
 
 
 def test_axe_finds_nothing_serious_and_no_table_widens_the_page(show: Callable[..., Page]) -> None:
-    page = show(viewport={"width": 400, "height": 800})
+    page = show("", 400, 800)
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert faults_in_both_schemes(page, ".report") == []
     background = "getComputedStyle(document.documentElement).backgroundColor"
@@ -78,7 +65,7 @@ def test_axe_finds_nothing_serious_and_no_table_widens_the_page(show: Callable[.
 
 
 def test_paper_is_white_and_has_the_folded_runs(show: Callable[..., Page]) -> None:
-    page = show(color_scheme="dark", viewport={"width": 760, "height": 1000})
+    page = show("", 760, 1000, color_scheme="dark")
     page.locator("details").evaluate("one => { one.open = false; }")
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
