@@ -27,6 +27,7 @@ PICTURES = REPOSITORY / "test-output" / "browser"  # of failed tests
 CHROMIUMS = (os.environ.get("AGENTLAB_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--js-flags=--single-threaded",  # helper threads cost more than they save where all CPUs are busy
 ]  # fmt: skip
 
 Server = TypeVar("Server", bound=JupyterServer)
