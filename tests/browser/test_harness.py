@@ -37,43 +37,34 @@ widgets.VBox([limit, run, state])
 """
 
 
-@pytest.fixture
-def counting(lab: LabPage) -> LabPage:
-    """A page with the counting widgets in the output of its first cell."""
+def test_cells_run_a_number_box_is_obeyed_and_what_is_seen_is_saved_and_pictured(lab: LabPage, tmp_path: Path) -> None:
     lab.open(lab.jupyter.write_notebook("counting", [COUNTING, "print('cell', 2)"]))
     lab.run_all()
-    return lab
+    lab.wait_for_output(1, "cell 2")
+    assert lab.save()["cells"][1]["outputs"][0]["text"] == ["cell 2\n"]
+    assert lab.kernel_value("__import__('sys').executable") == repr(sys.executable)
+
+    lab.button("Run").click()
+    lab.wait_for_output(0, re.compile(r"at \d\d"))
+    expect(lab.button("Run")).to_be_disabled()
+    lab.set_number("limit", 5)
+    lab.wait_for_output(0, "the limit is 5")
+    assert lab.kernel_value("limit.value") == "5"
+    assert "stopped at" in lab.output(0).inner_text()
+
+    lab.use_theme(DARK)
+    assert lab.page.locator("body").get_attribute("data-jp-theme-light") == "false"
+    assert lab.screenshot(tmp_path / "page.png").stat().st_size > 10_000
+    assert lab.screenshot(tmp_path / "output.png", of=lab.output(0)).stat().st_size > 500
 
 
-def test_lowering_the_limit_in_the_browser_stops_the_thread(counting: LabPage) -> None:
-    counting.button("Run").click()
-    counting.wait_for_output(0, re.compile(r"at \d\d"))
-    expect(counting.button("Run")).to_be_disabled()
+class Ends(JupyterLab):
+    """A server that ends at once."""
 
-    counting.set_number("limit", 5)
-
-    counting.wait_for_output(0, "the limit is 5")
-    assert counting.kernel_value("limit.value") == "5"
-    assert "stopped at" in counting.output(0).inner_text()
-
-
-def test_cells_run_and_their_output_is_visible_and_saved(counting: LabPage) -> None:
-    counting.wait_for_output(1, "cell 2")
-    assert counting.save()["cells"][1]["outputs"][0]["text"] == ["cell 2\n"]
-
-
-def test_the_theme_changes_and_screenshots_are_taken(counting: LabPage, tmp_path: Path) -> None:
-    counting.use_theme(DARK)
-    assert counting.page.locator("body").get_attribute("data-jp-theme-light") == "false"
-    assert counting.screenshot(tmp_path / "page.png").stat().st_size > 10_000
-    assert counting.screenshot(tmp_path / "output.png", of=counting.output(0)).stat().st_size > 500
-
-
-def test_kernels_use_the_python_of_the_tests(counting: LabPage) -> None:
-    assert counting.kernel_value("__import__('sys').executable") == repr(sys.executable)
+    def _arguments(self) -> list[str]:
+        return ["-c", "raise SystemExit('the port is not free')"]
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
-    bad = JupyterLab(environment={"JUPYTER_RUNTIME_DIR": "/dev/null/nowhere"})
-    with pytest.raises(JupyterProblemError, match="JupyterLab ended with code"), bad:
+    with pytest.raises(JupyterProblemError, match="JupyterLab ended with code 1; its log:\nthe port is not free"), Ends():
         pass

@@ -1,4 +1,4 @@
-"""The main path in each front end besides JupyterLab: run, change a limit, approve a call, branch, compare, save as a file."""
+"""The main path in each front end besides JupyterLab: run, change a limit, approve, branch, compare, save as a file, continue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def step(page: WidgetPage, number: int) -> Locator:
     return page.live.get_by_role("article", name=f"Step {number}", exact=True)
 
 
-def test_run_edit_approve_branch_compare_and_save(page: WidgetPage, tmp_path: Path) -> None:
+def test_run_edit_approve_branch_compare_save_and_continue(page: WidgetPage, tmp_path: Path) -> None:
     live = page.live
     page.button("Run").click()
     page.set_number("max_turns", 5)
@@ -60,8 +60,11 @@ def test_run_edit_approve_branch_compare_and_save(page: WidgetPage, tmp_path: Pa
     expect(live.locator(".page-chip[aria-current=true]")).to_contain_text("edited result of look_up at step 1")
     page.button("Run").click()
     page.wait_for_status(re.compile("^waiting for approval"))
+    page.set_number("max_turns", 2)  # an edit in a started run is its stop reason
     page.button("Approve").click()
-    page.wait_for_status(re.compile("^ended"))
+    page.wait_for_status(re.compile("^ended early"))
+    expect(live).to_contain_text("Budget reached: max_turns 2 of 2")
+    expect(page.button("Run")).to_be_disabled()
 
     live.get_by_role("button", name="Compare", exact=True).click()
     expect(live.locator(".page-differences")).to_contain_text("First differencestep 1, tool results")
@@ -71,3 +74,7 @@ def test_run_edit_approve_branch_compare_and_save(page: WidgetPage, tmp_path: Pa
         live.get_by_role("button", name="Save as file").click()
     download.value.save_as(tmp_path / "run.html")
     assert "edited result of look_up at step 1" in (tmp_path / "run.html").read_text(encoding="utf-8")
+
+    live.get_by_role("button", name=re.compile("^Raise the turn limit")).click()
+    expect(step(page, 3)).to_contain_text("A room for two nights is booked.")
+    expect(live.locator(".page-chip")).to_have_count(3)

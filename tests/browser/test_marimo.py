@@ -49,17 +49,6 @@ def execute(page: MarimoPage, index: int) -> None:
     cell.get_by_test_id("run-button").first.click()
 
 
-def test_an_edit_in_a_started_run_is_its_stop_reason(marimo_app: MarimoPage) -> None:
-    marimo_app.open(marimo_app.marimo.write_notebook("app", [SLOW_RUN]))
-    marimo_app.wait_for_panel()
-    marimo_app.button("Run").click()
-    marimo_app.wait_for_steps(2)
-    marimo_app.wait_for_status("running")
-    marimo_app.set_number("max_turns", 6)
-    expect(marimo_app.live).to_contain_text(re.compile(r"Budget reached: max_turns \d+ of 6"))
-    marimo_app.wait_for_status("ended")
-
-
 def test_step_pause_resume_and_stop_in_the_editor(editor: MarimoPage) -> None:
     editor.press("Step", "Space")
     editor.wait_for_steps(1)

@@ -19,9 +19,11 @@ display(ask, label)
 """A test cannot query a variable in Voilà's kernel: a button shows it."""
 
 
-def test_an_edit_in_a_started_run_is_its_stop_reason(voila_page: VoilaPage) -> None:
-    voila_page.open(voila_page.voila.write_notebook("panel", [SLOW_RUN, TELLS_THE_KERNEL]))
-    voila_page.button("Run").click()
+STARTED_IN_THE_CELL = SLOW_RUN.replace("run.panel()", "run.start()\nrun.panel()")
+
+
+def test_an_edit_in_a_run_that_a_cell_has_started_is_its_stop_reason(voila_page: VoilaPage) -> None:
+    voila_page.open(voila_page.voila.write_notebook("panel", [STARTED_IN_THE_CELL, TELLS_THE_KERNEL]))
     voila_page.wait_for_steps(2)
     voila_page.button("Pause").click()
     voila_page.wait_for_status("paused")
@@ -34,14 +36,3 @@ def test_an_edit_in_a_started_run_is_its_stop_reason(voila_page: VoilaPage) -> N
     voila_page.live.get_by_role("button", name=re.compile("^Raise the turn limit")).click()
     voila_page.wait_for_steps(7)
     expect(voila_page.live.locator(".page-chip")).to_have_count(2)
-
-
-STARTED_IN_THE_CELL = SLOW_RUN.replace("run.panel()", "run.start()\nrun.panel()")
-
-
-def test_start_returns_at_once_in_voila(voila_page: VoilaPage) -> None:
-    voila_page.open(voila_page.voila.write_notebook("started", [STARTED_IN_THE_CELL]))
-    voila_page.wait_for_steps(2)
-    expect(voila_page.button("Stop")).to_be_enabled()
-    voila_page.button("Stop").click()
-    expect(voila_page.live).to_contain_text("explicit stop")
