@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.gridspec import SubplotSpec
@@ -111,7 +112,13 @@ class PlotFigure(Figure):
             if spec is not None:
                 axes.set_subplotspec(spec)
         picture = io.BytesIO()
-        self.savefig(picture, format="png", dpi=DPI * scale, metadata={"Software": None})
+        dpi, canvas = self.dpi, self.canvas
+        try:  # `savefig` would go through the whole figure once more for its layout, which drawing it computes anyway
+            self.dpi = DPI * scale
+            FigureCanvasAgg(self).print_png(picture, metadata={"Software": None})
+        finally:
+            self.dpi = dpi
+            self.set_canvas(canvas)
         return picture.getvalue()
 
     def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:
