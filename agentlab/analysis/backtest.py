@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -470,7 +471,7 @@ class Sums:
 
     def __init__(self, configurations: int, groups: int) -> None:
         self.shape = (configurations, groups)
-        self._kept: dict[str, Floats] = {}
+        self._kept: dict[str, Floats] = defaultdict(lambda: np.zeros(self.shape))
 
     def add(self, number: int, ends: Ends, whole: dict[str, Floats], cells: Cells = ONE) -> None:
         """Add some runs of a configuration."""
@@ -507,13 +508,13 @@ class Sums:
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
         """Add one value per run to its group, or without groups the sum over all runs."""
-        self._add(name, number, values if codes is None else np.bincount(codes, values, minlength=self.shape[1]))
+        if codes is None:
+            self._kept[name][number, 0] += values  # a number: without the work for an array
+        else:
+            self._add(name, number, np.bincount(codes, values, minlength=self.shape[1]))
 
     def _add(self, name: str, number: int, values: Any) -> None:
-        kept = self._kept.get(name)
-        if kept is None:
-            kept = self._kept[name] = np.zeros(self.shape)
-        kept[number] += values
+        self._kept[name][number] += values
 
     def add_sweep(self, number: int, sweep: Sweep, whole: dict[str, Floats], cells: Cells = ONE) -> None:
         """Add some runs in all configurations of a grid, the first of which is `number`."""
@@ -521,8 +522,7 @@ class Sums:
         for begin in range(0, len(sweep.rows), at_once):
             rows = sweep.rows[begin : begin + at_once]
             for name, values in self._swept(rows, sweep, whole, cells)._kept.items():
-                kept = self._kept.setdefault(name, np.zeros(self.shape))
-                kept[number + begin : number + begin + len(rows)] += values
+                self._kept[name][number + begin : number + begin + len(rows)] += values
 
     def _swept(self, rows: Rows, sweep: Sweep, whole: dict[str, Floats], cells: Cells) -> Sums:
         """Return the sums of some configurations.

@@ -69,8 +69,8 @@ class Grid:
 
     def stop_at(self, point: Sequence[int]) -> StopCondition | None:
         """Return the condition of a configuration."""
-        if self.stop is None:
-            return None
+        if self.stop is None or not self.axes:
+            return self.stop
         tree, leaves = self.stop, dict(describe(self.stop))
         for axis, place in zip(self.axes, point, strict=True):
             if axis.leaf is not None:

@@ -274,7 +274,7 @@ class Judge:
         return rows
 
     def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
-        names = {} if grid.stop is None else {id(leaf): name for name, leaf in describe(grid.stop).items()}
+        names = {} if grid.stop is None or not grid.axes else {id(leaf): name for name, leaf in describe(grid.stop).items()}
         axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
 
         def firsts(leaf: StopCondition) -> Rows:
@@ -297,7 +297,8 @@ class Judge:
         tree = grid.stop_at(point)
         counted = None if tree is None else without_off(tree)
         met, raised = self._met(grid, point, counted)
-        limits = self._budget(grid.budget_at(point))
+        budget = grid.budget_at(point)
+        limits = self._budget(budget)
         row = np.minimum(met, raised)
         for limit in limits:
             row = np.minimum(row, limit.first)
@@ -312,7 +313,7 @@ class Judge:
         if self.goal_is_the_end:
             goal[failed & reached_here] = 0.0  # the run ends with an error
         found = Found(counted, met, raised, limits, cuts)
-        answered, unclear = self._last_answers(grid.budget_at(point), outcome == STOPPED, row, found)
+        answered, unclear = self._last_answers(budget, outcome == STOPPED, row, found)
         goal[unclear & (self.goal >= row)] = np.nan
         outcome[unclear], row[unclear] = UNKNOWN, records.lengths[unclear]
         for values in used.values():
