@@ -112,13 +112,14 @@ class PlotFigure(Figure):
             if spec is not None:
                 axes.set_subplotspec(spec)
         picture = io.BytesIO()
-        dpi, canvas = self.dpi, self.canvas
+        dpi, before = self.dpi, self.canvas
         try:  # `savefig` would go through the whole figure once more for its layout, which drawing it computes anyway
             self.dpi = DPI * scale
-            FigureCanvasAgg(self).print_png(picture, metadata={"Software": None})
+            canvas: Any = FigureCanvasAgg(self)
+            canvas.print_png(picture, metadata={"Software": None})
         finally:
             self.dpi = dpi
-            self.set_canvas(canvas)
+            self.set_canvas(before)
         return picture.getvalue()
 
     def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:

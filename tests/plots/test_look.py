@@ -85,12 +85,17 @@ def pictures() -> dict[str, PlotFigure]:
     return everything()
 
 
+@pytest.fixture(scope="module")
+def pngs(pictures: dict[str, PlotFigure]) -> dict[str, bytes]:
+    return {kind: picture.png() for kind, picture in pictures.items()}
+
+
 KINDS = ["tokens", "cost", "curves", "stop_reasons"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_background_is_transparent(kind: str, pictures: dict[str, PlotFigure]) -> None:
-    picture = Image.open(io.BytesIO(pictures[kind].png())).convert("RGBA")
+def test_the_background_is_transparent(kind: str, pngs: dict[str, bytes]) -> None:
+    picture = Image.open(io.BytesIO(pngs[kind])).convert("RGBA")
     alpha = picture.getchannel("A")
 
     assert alpha.getpixel((0, 0)) == 0
@@ -123,23 +128,23 @@ def test_everything_stays_inside_the_picture_and_texts_do_not_overlap(kind: str,
 
 
 @pytest.mark.parametrize("kind", ["tokens", "cost"])
-def test_legible_at_640_by_360(kind: str, pictures: dict[str, PlotFigure]) -> None:
+def test_legible_at_640_by_360(kind: str, pictures: dict[str, PlotFigure], pngs: dict[str, bytes]) -> None:
     figure = pictures[kind]
     (ax,) = figure.axes
 
     assert Image.open(io.BytesIO(figure.png(scale=1))).size == (640, 360)
-    assert Image.open(io.BytesIO(figure.png())).size == (1280, 720)
+    assert Image.open(io.BytesIO(pngs[kind])).size == (1280, 720)
     texts = [*ax.get_xticklabels(), *ax.get_yticklabels(), *ax.get_legend().get_texts(), ax.xaxis.label, ax.yaxis.label]
     assert min(text.get_fontsize() for text in texts) >= 8.5
 
 
-def test_the_same_data_give_the_same_bytes(pictures: dict[str, PlotFigure]) -> None:
+def test_the_same_data_give_the_same_bytes(pictures: dict[str, PlotFigure], pngs: dict[str, bytes]) -> None:
     # The names of runs are random, so two runs are not the same data; their drawings are equal.
     first, second = pictures, everything()
 
     for kind in KINDS:
         first[kind].png(scale=1)
-        assert first[kind].png() == second[kind].png() == first[kind].png()
+        assert pngs[kind] == second[kind].png() == first[kind].png()
     other = lab.plots.tokens(steps_of(("one", [1, 2, 3]))).figure
     assert other.png() != lab.plots.tokens(steps_of(("one", [1, 2, 4]))).figure.png()
 
