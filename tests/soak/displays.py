@@ -78,8 +78,14 @@ def of_view(where: str, view: Any) -> Iterator[Displayable]:
             live = [shown for widget in _below(view.widget) for shown in of_widget(where, widget)]
         yield from live
     yield Displayable("text", f"{where}, repr", repr(view))
-    yield from of_bundle(f"{where}, kept", view._kept_bundle())
-    for data, about in view._static().outputs():
+    static = view._static()
+    pictures = static.pictures()  # drawn once for both
+    static.pictures = lambda: pictures
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view, "_static", lambda: static)
+        kept = view._kept_bundle()
+    yield from of_bundle(f"{where}, kept", kept)
+    for data, about in static.outputs():
         yield from of_bundle(f"{where}, static", data)
         yield Displayable("text", f"{where}, static: alt", " ".join(str(one.get("alt", "")) for one in about.values()))
 

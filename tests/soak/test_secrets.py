@@ -75,25 +75,28 @@ def agent_of(source: Source, base: str) -> lab.Agent:
     )
 
 
+def settings_of(source: Source) -> dict[str, Any]:
+    stop = {"stop": Custom(_raises)} if source.stop_raises else {}
+    return {"budget": lab.Budget(max_turns=3)} | source.settings() | stop
+
+
 def _raises(history: lab.RunHistory) -> bool:
     raise RuntimeError(f"this condition says {ALL}")
 
 
-def went_through(source: Source, folder: Path) -> Sinks:
-    """A run from this source, with every recorder and display turned on."""
+def went_through(source: Source, folder: Path, store: lab.Store) -> tuple[Sinks, lab.Run]:
+    """A run from this source, with every recorder and display turned on, and its own outputs."""
     logged, collected, observed = Everything(), Collected(content=True), []
     root = logging.getLogger()
     level = root.level
     root.addHandler(logged)
     root.setLevel(logging.DEBUG)
     sinks: Sinks = {}
-    store = lab.Store(folder / "runs.sqlite")
     try:
         with serving(script=source.says) as server, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             agent = agent_of(source, server.base)
-            settings = {"budget": lab.Budget(max_turns=3)} | source.settings()
-            settings |= {"stop": Custom(_raises)} if source.stop_raises else {}
+            settings = settings_of(source)
             for kind in ("yaml", "json"):
                 path = folder / f"recorded.{kind}"
                 with lab.record(path):
@@ -111,13 +114,9 @@ def went_through(source: Source, folder: Path) -> Sinks:
         root.setLevel(level)
     result = run.result
     assert result is not None
-    sinks["store"] = _bytes_of(folder, "runs.sqlite")
-    store.export(folder / "parquet")
-    sinks["Parquet"] = _bytes_of(folder / "parquet", "") + lab.importers.parquet(folder / "parquet").steps.to_json()
-    sinks["frames"] = "\n".join(_cells(lab.frame([result], what)) + _cells(store.frame(what)) for what in FRAMES)
-    sinks["provenance"] = json.dumps(run.provenance.to_dict()) + _cells(lab.provenance([run])) + _cells(lab.provenance(store))
+    sinks["provenance"] = json.dumps(run.provenance.to_dict())
     sinks["log (DEBUG)"] = logged.text.getvalue()
-    values: list[Any] = [result, run, agent, agent.model, store, *result.history, *result.events, *result.messages, *observed]
+    values: list[Any] = [result, run, agent, agent.model, *result.history, *result.events, *result.messages, *observed]
     values += [step.calls for step in result.history] + [step.tool_results for step in result.history] + [result.conditions_met]
     values += [
         run.limits,
@@ -137,11 +136,23 @@ def went_through(source: Source, folder: Path) -> Sinks:
     ]
     sinks["page"] = json.dumps([value._repr_mimebundle_() for value in shown]) + _panel(run)
     sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
-    sinks["what-if"] = _what_if(store)
     loaded = store.load(run.id)
     sinks["loaded again"] = "\n".join([repr(loaded), repr(loaded.result), *(message.text for message in loaded.messages)])
-    store.close()
-    return sinks
+    return sinks, run
+
+
+def of_all(runs: list[lab.Run], store: lab.Store, folder: Path) -> Sinks:
+    """The outputs that take many runs at once."""
+    results = [run.result for run in runs if run.result is not None]
+    store.export(folder / "parquet")
+    frames = [frame for what in FRAMES for frame in (lab.frame(results, what), store.frame(what))]
+    return {
+        "Parquet": _bytes_of(folder / "parquet", "") + lab.importers.parquet(folder / "parquet").steps.to_json(),
+        "frames": "\n".join(map(_cells, frames)),
+        "provenance": _cells(lab.provenance(runs)) + _cells(lab.provenance(store)),
+        "what-if": _what_if(store),
+        "store": repr(store) + _bytes_of(folder, "runs.sqlite"),
+    }
 
 
 async def _finished(run: lab.Run) -> None:
@@ -163,17 +174,17 @@ def _bytes_of(folder: Path, beginning: str) -> str:
 
 
 def _traceback(result: lab.RunResult) -> str:
-    """The printed traceback: plain, and by IPython with the values of variables."""
-    shown = []
-    errors = {id(error): error for error in (result.error, *(step.error for step in result.history))}  # the last one is in both
-    for error in errors.values():
-        if isinstance(error, lab.AgentlabError):
-            shown += traceback.format_exception(error)
-            shown.append(repr(error))
-            shown.append(_verbose(error))
+    """The printed traceback: plain, and by IPython with the values of variables. The error that ended the run is mostly the cause
+    of the one that is raised, and printed with it."""
+    every = (result.error, *(step.error for step in result.history))  # the last one is in both
+    errors = {id(error): error for error in every if isinstance(error, lab.AgentlabError)}
+    shown = [*map(repr, errors.values())]
     try:
         result.raise_for_stop()
-    except lab.AgentlabError as error:
+    except lab.AgentlabError as stopped:
+        errors[id(stopped)] = stopped
+        errors.pop(id(stopped.__cause__), None)
+    for error in errors.values():
         shown += [*traceback.format_exception(error), _verbose(error)]
     return "".join(shown)
 
@@ -190,7 +201,7 @@ def _panel(run: lab.Run) -> str:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
         panel = run.panel()
         drawn(panel)
-        shown = [page_data([run], "Run", Shown(raw=True)), Feed((run,)).news(), panel.widget.get_state(), panel._kept_bundle()]
+        shown = [page_data([run], "Run", Shown(raw=True)), Feed((run,)).news(), panel.widget.get_state()]
     return "\n".join(map(str, shown))
 
 
@@ -207,21 +218,26 @@ def _what_if(store: lab.Store) -> str:
 
 @pytest.mark.timeout(300)
 def test_no_planted_key_is_found(tmp_path: Path) -> None:
+    everything: dict[str, Sinks] = {}
+    runs = []
+    with lab.Store(tmp_path / "runs.sqlite") as store:
+        for number, (name, source) in enumerate(SOURCES.items()):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            everything[name], run = went_through(source, folder, store)
+            runs.append(run)
+        everything["all of these, in one store"] = of_all(runs, store, tmp_path)
+    columns = list(dict.fromkeys(sink for sinks in everything.values() for sink in sinks))
     rows, found = [], []
-    for number, (name, source) in enumerate(SOURCES.items()):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        sinks = went_through(source, folder)
+    for name, sinks in everything.items():
         empty = [sink for sink, text in sinks.items() if not text]  # if nothing went wrong or nothing arrived
         assert not {*empty} - {"traceback", "fixture (yaml)", "fixture (json)"}, (name, empty)
         leaks = {sink: found_in(text) for sink, text in sinks.items()}
         found += [(name, sink, keys) for sink, keys in leaks.items() if keys]
-        rows.append(
-            [name, *(("none" if sinks[sink] else "") if not keys else f"{len(keys)} FOUND" for sink, keys in leaks.items())]
-        )
-    columns = ["planted in \\ looked for in", *sinks]
-    summed = f"{len(KEYS)} keys x {len(SOURCES)} sources x {len(sinks)} sinks: {len(found)} found"
-    show("secrets", columns, [*rows, [summed, *[""] * len(sinks)]])
+        cells = {sink: f"{len(keys)} FOUND" if keys else "none" if sinks[sink] else "" for sink, keys in leaks.items()}
+        rows.append([name, *(cells.get(sink, "") for sink in columns)])
+    summed = f"{len(KEYS)} keys x {len(SOURCES)} sources x {len(columns)} sinks: {len(found)} found"
+    show("secrets", ["planted in \\ looked for in", *columns], [*rows, [summed, *[""] * len(columns)]])
     assert not found, "\n".join(map(str, found))
 
 

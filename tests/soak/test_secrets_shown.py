@@ -30,7 +30,7 @@ from agentlab.testing import ScriptedProvider, call, say
 from .displays import displays_of, of_frame, of_html, plots
 from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
 from .table import show
-from .test_secrets import _finished, agent_of
+from .test_secrets import _finished, agent_of, settings_of
 
 # conditions that name hostile tools are intended here
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
@@ -322,10 +322,8 @@ def test_no_planted_key_is_in_what_a_live_page_is_sent(tmp_path: Path, monkeypat
         store = lab.Store(tmp_path / "runs.db")
         for source in SOURCES.values():
             with serving(script=source.says) as server:
-                budget = lab.Budget(max_turns=3)
-                run = agent_of(source, server.base).run(
-                    source.prompt, budget=budget, approve=True, observers=[store], **source.settings()
-                )
+                agent = agent_of(source, server.base)
+                run = agent.run(source.prompt, approve=True, observers=[store], **settings_of(source))
                 page = Page(run.panel())
                 asyncio.run(attended(run, page))
                 ask_for_everything(page, run)
@@ -359,8 +357,9 @@ def test_a_key_that_was_not_sent_yet_is_not_shown(monkeypatch: pytest.MonkeyPatc
 
 
 HALVED = "Hq7Zk9/Xv2Lm4+Tp8Rw3Yn6"
-CUTS = (60, 80, 160, 200, 300, 400, 1_000, 2_000, 4_000)
-CUTS_OF_ARGUMENTS = (20_000, 99_993)
+CUTS = ((60, 160, 200, 300, 400), (80,), (1_000, 2_000, 4_000))
+"""Where the package cuts texts: those of one group have a key each in the same text."""
+CUTS_OF_ARGUMENTS = ((20_000,), (99_993,))
 
 
 def with_a_text(text: str, **settings: Any) -> lab.Run:
@@ -402,12 +401,15 @@ def test_no_half_of_a_key_is_shown_where_a_text_is_cut(monkeypatch: pytest.Monke
             yield from page.texts()
 
     found = []
-    for cut in (*CUTS, *CUTS_OF_ARGUMENTS):
-        words = "word " * (cut // 5 + 100)
-        for where, text in texts(f"{words[: cut - 19]}{HALVED} {words}", whole=cut in CUTS):
+    for cuts in (*CUTS, *CUTS_OF_ARGUMENTS):
+        words = "word " * (max(cuts) // 5 + 100)
+        whole = ""
+        for cut in cuts:
+            whole += f"{words[: cut - 19 - len(whole)]}{HALVED} "
+        for where, text in texts(whole + words, whole=cuts in CUTS):
             at = max(text.find(HALVED[:7]), text.find(HALVED[-7:]))
             if at >= 0:
-                found.append((cut, where, ascii(text[max(0, at - 60) : at + 30])))
+                found.append((cuts, where, ascii(text[max(0, at - 60) : at + 30])))
     assert found == [], "\n".join(map(str, found))
 
 
