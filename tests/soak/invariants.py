@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.builders import assert_conversation_is_whole, assert_is_whole
@@ -70,9 +70,14 @@ def step_as_values(step: lab.StepResult) -> tuple[Any, ...]:
     return step.index, step.text, step.usage, step.cost, decided, step.stop_reason, results, calls, step.children, str(step.error)
 
 
-def is_first(check: str, run: lab.Run, *more: object) -> bool:
-    """True if no run with the same steps, times apart, and with the same `more`, had this check yet."""
-    values = repr((run.agent.model.name, list(map(step_as_values, run.history)), *more))
+def drawn_of(step: lab.StepResult) -> tuple[Any, ...]:
+    """What the panel's figure has of a step: no texts."""
+    return step.index, step.usage, step.cost, step.stop_reason, len(step.calls), len(step.children), type(step.error)
+
+
+def is_first(check: str, run: lab.Run, values_of: Callable[[lab.StepResult], object], *more: object) -> bool:
+    """True if no run with the same values of its steps, and with the same `more`, had this check yet."""
+    values = repr((run.agent.model.name, list(map(values_of, run.history)), *more))
     if (check, values) in _compared:
         return False
     _compared.add((check, values))
@@ -101,7 +106,7 @@ def assert_store_agrees(store: Store, run: lab.Run, *, frames: bool = False) -> 
     )
     names = [type(event).__name__ for event in run.events]
     assert [type(event).__name__ for event in loaded.events] == names
-    if frames and is_first("frames", run, names, result.stop_reason, result.detail):
+    if frames and is_first("frames", run, step_as_values, names, result.stop_reason, result.detail):
         assert_kept(store, result)
 
 
@@ -111,7 +116,7 @@ def assert_static_panel_agrees(run: lab.Run) -> None:
     assert result is not None
     panel = run.panel()
     html = panel._static().html()
-    if is_first("figure", run):
+    if is_first("figure", run, drawn_of):
         assert panel.bundle()["text/html"] == html
     assert f"Why it ended: {result.stop_reason.replace('_', ' ')}" in html
     assert f"{len(run.history)} step{'s' * (len(run.history) != 1)} · " in html
