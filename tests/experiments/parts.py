@@ -95,10 +95,10 @@ def untimed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> None:
     """Assert that all frames are the same, row for row."""
-    import pandas as pd
+    from storage.comparisons import assert_equal  # which imports pandas
 
     for what in ("runs", "steps", "calls", "tools"):
-        pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
+        assert_equal(untimed(one.frame(what)), untimed(other.frame(what)), what)
 
 
 def within(condition: Any, limit_s: float = 60.0, every_s: float = 0.01) -> None:

@@ -81,10 +81,12 @@ def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) 
         with Store(path) as store:
             (is_whole,) = store.storage._database.execute("PRAGMA integrity_check").fetchone()  # type: ignore[attr-defined]
             assert is_whole == "ok"
-            kept = {run_id.partition("#")[2]: steps for run_id, steps in kept_steps(store, number).items()}
+            runs = store.storage.runs()
+            mine = [run for run in runs if run.head.run_id.startswith(f"e{number}#")]
+            kept = {run.head.run_id.partition("#")[2]: run.steps for run in mine}
             for label, step in asked_for(log):
                 assert kept.get(label, 0) >= step - 1
-            states = set(store.frame("runs")["state"])
+            states = set(map(store.state_of, runs))
             assert "open" not in states
             cut_off += "interrupted" in states
             is_done = list(kept.values()) == [STEPS] * 20
@@ -101,8 +103,3 @@ def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) 
         assert set(results.runs["state"]) == {"ended"}
         assert results.runs["score"].to_list() == [STEPS] * 20
         assert results.steps.groupby("run_id", sort=False)["step"].apply(list).to_list() == [[1, 2, 3, 4]] * 20
-
-
-def kept_steps(store: Store, number: int) -> dict[str, int]:
-    """The number of stored steps of each run of this experiment."""
-    return {run.head.run_id: run.steps for run in store.storage.runs() if run.head.run_id.startswith(f"e{number}#")}
