@@ -150,7 +150,7 @@ def test_a_number_is_edited_while_steps_arrive(panel: LabPage) -> None:
     expect(tokens).to_have_value("70,000")  # a change from code, shown once the box is left
 
 
-def test_a_refused_value_stays_with_its_reason(panel: LabPage) -> None:
+def test_a_refused_value_stays_with_its_reason_and_one_that_is_left_at_once_is_shown(panel: LabPage) -> None:
     unfold(panel, "Steps")
     turns = entry(panel, "max_turns")
     set_to(panel, "max_turns", "5.5")
@@ -175,6 +175,20 @@ def test_a_refused_value_stays_with_its_reason(panel: LabPage) -> None:
     expect(turns).to_have_value("1,000")
     expect(reason).to_be_empty()
 
+    # both keys are pressed before the kernel has answered
+    keys = """box => {
+        box.focus();
+        box.value = '2e3';
+        box.dispatchEvent(new InputEvent('input', { bubbles: true }));
+        box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+        box.blur();
+    }"""
+    entry(panel, "max_turns").evaluate(keys)
+    expect(entry(panel, "max_turns")).to_have_value("2,000")
+    entry(panel, "max_turns").evaluate(keys.replace("2e3", "abc"))
+    expect(editor(panel)).to_contain_text("'abc' is not a number")
+    expect(entry(panel, "max_turns")).to_have_value("abc")
+
 
 def test_a_drawing_between_the_answer_and_the_news_of_a_value_changes_no_box(panel: LabPage) -> None:
     """The kernel's news are held up until the next value is typed."""
@@ -198,22 +212,6 @@ def test_a_drawing_between_the_answer_and_the_news_of_a_value_changes_no_box(pan
     expect(editor(panel)).to_contain_text("'abc' is not a number")
     turns.press("Escape")
     expect(turns).to_have_value("1,000")
-
-
-def test_a_value_that_is_sent_and_left_at_once_is_shown(panel: LabPage) -> None:
-    """Both keys are pressed before the kernel has answered."""
-    keys = """box => {
-        box.focus();
-        box.value = '1e3';
-        box.dispatchEvent(new InputEvent('input', { bubbles: true }));
-        box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
-        box.blur();
-    }"""
-    entry(panel, "max_turns").evaluate(keys)
-    expect(entry(panel, "max_turns")).to_have_value("1,000")
-    entry(panel, "max_turns").evaluate(keys.replace("1e3", "abc"))
-    expect(editor(panel)).to_contain_text("'abc' is not a number")
-    expect(entry(panel, "max_turns")).to_have_value("abc")
 
 
 def test_two_limits_on_one_thing_are_one_row(panel: LabPage) -> None:
@@ -280,20 +278,7 @@ def test_the_condition_tree_is_changed_by_clicks(panel: LabPage) -> None:
     panel.wait_for_kernel(STOP, "'None'")
 
 
-def test_a_custom_condition_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
-    add(panel, "Patience")
-    expect(entry(panel, "steps of Patience")).to_be_focused()
-    set_to(panel, "steps of Patience", "60")
-    choice(panel, "mood of Patience").select_option("hurried")
-    box(panel, "strict of Patience").uncheck()
-    set_to(panel, "note of Patience", "a while")
-    patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
-    panel.wait_for_kernel("repr(run.limits.conditions['Patience'])", repr(patience))
-    set_to(panel, "steps of Patience", "1")
-    expect(editor(panel)).to_contain_text("Patience(steps=1): steps must be at least 2. Still in force: 60.")
-
-
-def test_tools_and_reasons_are_chosen_from_the_known_ones(panel: LabPage) -> None:
+def test_fields_of_conditions_are_edited_and_an_edit_in_an_outdated_form_changes_nothing(panel: LabPage) -> None:
     unfold(panel, "Call of finalize")
     tools = editor(panel).get_by_role("group", name="Choose for HasToolCall")
     assert tools.get_by_role("button").all_inner_texts() == ["search", "finalize"]
@@ -305,6 +290,27 @@ def test_tools_and_reasons_are_chosen_from_the_known_ones(panel: LabPage) -> Non
     set_to(panel, "HasToolCall", "give_up")
     panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('give_up',)")
     expect(editor(panel)).to_contain_text("Can never be met: the agent has no tool 'give_up'.")
+
+    add(panel, "Patience")
+    expect(entry(panel, "steps of Patience")).to_be_focused()
+    set_to(panel, "steps of Patience", "60")
+    choice(panel, "mood of Patience").select_option("hurried")
+    box(panel, "strict of Patience").uncheck()
+    set_to(panel, "note of Patience", "a while")
+    patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
+    panel.wait_for_kernel("repr(run.limits.conditions['Patience'])", repr(patience))
+    set_to(panel, "steps of Patience", "1")
+    expect(editor(panel)).to_contain_text("Patience(steps=1): steps must be at least 2. Still in force: 60.")
+
+    # code takes a condition away in the moment in which the person removes another one
+    unfold(panel, "Steps", "looks_done")
+    remove = panel.button("Remove looks_done")
+    expect(remove).to_be_visible()
+    with_message = "(setattr(run.limits, 'stop', MaxCost(1)), __import__('time').sleep(0.3))"
+    panel.page.evaluate("button => setTimeout(() => button.click(), 100)", remove.element_handle())
+    panel.kernel_value(with_message)
+    panel.wait_for_kernel(STOP, "'MaxCost(1)'")
+    expect(editor(panel)).not_to_contain_text("looks_done")
 
 
 def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: LabPage) -> None:
@@ -339,7 +345,7 @@ def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
     assert lab.kernel_value("run.stepper.context.in_force.budget.max_calls") == "40"
 
 
-def test_what_is_in_the_folds_is_edited(panel: LabPage) -> None:
+def test_what_is_in_the_folds_is_edited_and_the_person_asked_before_a_ticked_tool(panel: LabPage) -> None:
     unfold(panel, "Missing usage", "Terminating tools", "Cut answers")
     choice(panel, "missing_usage").select_option("estimate")
     panel.wait_for_kernel("run.limits.missing_usage", "'estimate'")
@@ -363,9 +369,7 @@ def test_what_is_in_the_folds_is_edited(panel: LabPage) -> None:
     panel.wait_for_kernel(f"run.limits.{most}", "None")
     expect(editor(panel)).to_contain_text("continued up to 7 times")
 
-
-def test_the_person_is_asked_before_a_ticked_tool(panel: LabPage) -> None:
-    unfold(panel, "Ask me before")
+    unfold(panel, "Terminating tools", "Ask me before")  # the first is folded again: it has boxes of the same names
     box(panel, "search").check()
     panel.wait_for_kernel("run.limits.approve", "('search',)")
     panel.button("Run").click()
@@ -456,15 +460,3 @@ def middle(line: Locator) -> tuple[float, float]:
     place = line.bounding_box()
     assert place is not None
     return place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
-
-
-def test_an_edit_in_an_outdated_form_changes_nothing(panel: LabPage) -> None:
-    """Code takes a condition away in the moment in which the person removes another one."""
-    unfold(panel, "Steps", "looks_done")
-    remove = panel.button("Remove looks_done")
-    expect(remove).to_be_visible()
-    with_message = "(setattr(run.limits, 'stop', MaxCost(1)), __import__('time').sleep(0.3))"
-    panel.page.evaluate("button => setTimeout(() => button.click(), 100)", remove.element_handle())
-    panel.kernel_value(with_message)
-    panel.wait_for_kernel(STOP, "'MaxCost(1)'")
-    expect(editor(panel)).not_to_contain_text("looks_done")

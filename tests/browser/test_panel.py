@@ -28,47 +28,6 @@ def chat(page: LabPage) -> Locator:
 # The buttons ------------------------------------------------------------------------------------------------------------------
 
 
-def test_step_pause_resume_and_stop(panel: LabPage) -> None:
-    panel.button("Step").click()
-    panel.wait_for_steps(1)
-    panel.wait_for_status(re.compile("^idle"))
-    assert panel.kernel_value("len(run.history)") == "1"
-
-    panel.button("Run").click()
-    panel.wait_for_steps(4)
-    panel.button("Pause").click()
-    panel.wait_for_status(re.compile("^paused"))
-    paused_at = panel.kernel_value("len(run.history)")
-    panel.page.wait_for_timeout(600)
-    assert panel.kernel_value("len(run.history)") == paused_at
-
-    panel.button("Resume").click()
-    panel.wait_for_steps(int(paused_at) + 2)
-    panel.button("Stop").click()
-    panel.wait_for_output(0, "Stopped by the person: the Stop button")
-    panel.wait_for_status(re.compile("^ended early"))
-
-
-def test_each_button_says_what_it_does_or_why_it_is_disabled(panel: LabPage) -> None:
-    expect(panel.button("Pause")).to_have_attribute("title", "Nothing is running.")
-    expect(panel.button("Pause")).to_be_disabled()
-    panel.press("Run", "Enter")
-    panel.wait_for_steps(2)
-    expect(panel.button("Run")).to_have_attribute("title", "The run is under way.")
-    expect(panel.button("Run")).to_be_focused()
-    panel.button("Stop").dblclick()
-    expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
-    assert panel.kernel_value("str(run.result.stop_reason)") == "'explicit_stop'", "a double click is one press"
-
-
-def test_the_cell_returns_before_the_run_ends(panel: LabPage) -> None:
-    panel.button("Run").click()
-    panel.wait_for_steps(2)
-    panel.run_cell(1)
-    panel.wait_for_output(1, "the kernel answers")
-    assert panel.kernel_value("str(run.state)") == "'running'"
-
-
 COUNT_MESSAGES = """() => {
     const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
     window.messages = 0;
@@ -78,18 +37,47 @@ COUNT_MESSAGES = """() => {
 }"""
 
 
-def test_the_pause_is_counted_in_the_page_without_messages(panel: LabPage) -> None:
-    panel.button("Run").click()
+def test_the_buttons_from_the_first_step_to_the_stop(panel: LabPage) -> None:
+    """Each says what it does or why it is disabled; a pause is counted in the page; a message that comes too early stays in its box."""
+    expect(panel.button("Pause")).to_have_attribute("title", "Nothing is running.")
+    expect(panel.button("Pause")).to_be_disabled()
+    chat(panel).fill("Already?")
+    expect(panel.button("Send")).to_be_disabled()
+    expect(panel.button("Send")).to_have_attribute("title", "Once the run has begun, you can send the next message.")
+    chat(panel).press("Enter")
+    panel.button("Step").click()
     panel.wait_for_steps(1)
+    panel.wait_for_status(re.compile("^idle"))
+    assert panel.kernel_value("(len(run.history), len(run.branches))") == "(1, 0)"
+
+    panel.press("Run", "Enter")
+    panel.wait_for_steps(2)
+    expect(chat(panel)).to_have_value("Already?")
+    expect(panel.button("Run")).to_have_attribute("title", "The run is under way.")
+    expect(panel.button("Run")).to_be_focused()
+    panel.run_cell(1)  # the cell with the panel has returned, while its run goes on
+    panel.wait_for_output(1, "the kernel answers")
+    assert panel.kernel_value("str(run.state)") == "'running'"
+
     panel.button("Pause").click()
     panel.wait_for_status(re.compile("^paused"))
-    panel.page.wait_for_timeout(500)
+    paused_at = panel.kernel_value("len(run.history)")
+    panel.page.wait_for_timeout(600)
+    assert panel.kernel_value("len(run.history)") == paused_at
     panel.page.evaluate(COUNT_MESSAGES)
     since = panel.status.locator(".page-since")
     expect(since).to_have_text(re.compile("^[2-9] s$"))
     before = since.inner_text()
     expect(since).not_to_have_text(before)
     assert panel.page.evaluate("window.messages") == 0
+
+    panel.button("Resume").click()
+    panel.wait_for_steps(int(paused_at) + 2)
+    panel.button("Stop").dblclick()
+    panel.wait_for_output(0, "Stopped by the person: the Stop button")
+    panel.wait_for_status(re.compile("^ended early"))
+    expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
+    assert panel.kernel_value("str(run.result.stop_reason)") == "'explicit_stop'", "a double click is one press"
 
 
 def test_the_time_runs_during_a_long_step(lab: LabPage) -> None:
@@ -120,25 +108,24 @@ def trip(lab: LabPage) -> LabPage:
     return lab
 
 
-def test_a_call_is_approved_by_keyboard(trip: LabPage) -> None:
-    expect(trip.live.get_by_label("Calls that wait for approval").first).to_be_attached()
-    expect(card(trip)).to_contain_text("approve has 'book_*'")
-    expect(chat(trip)).to_have_attribute("placeholder", re.compile("Decide on the tool call first"))
-    trip.page.keyboard.press("Tab")
-    expect(card(trip).get_by_label("Arguments of book_hotel")).to_be_focused()
-    trip.page.keyboard.press("Tab")
-    expect(trip.button("Approve")).to_be_focused()
-    trip.page.keyboard.press("Enter")
-    trip.wait_for_status(re.compile("^ended"))
-    expect(card(trip)).to_have_count(0)
-    assert trip.kernel_value("booked") == "[2]"
-
-
-def test_the_arguments_are_edited_and_what_does_not_fit_is_marked_before_a_press(trip: LabPage) -> None:
+def test_the_arguments_are_edited_and_what_does_not_fit_is_marked_before_a_press_and_refused_after_one(
+    trip: LabPage, tmp_path: Path
+) -> None:
     box = card(trip).get_by_label("Arguments of book_hotel")
+    the_runs_are_saved_as_a_file(trip, tmp_path)
     expect(box).to_have_value('{"city": "Graz", "nights": 2}')
     expect(box).to_have_attribute("aria-invalid", "false")
     expect(trip.live.get_by_label("Calls that wait for approval").first).to_contain_text("You can edit the arguments first.")
+    # sent before they are checked
+    box.evaluate(
+        """box => {
+            box.value = '{"city": "Graz", "nights": "many"}';
+            box.dispatchEvent(new InputEvent('input', { bubbles: true }));
+            box.closest('.page-card').querySelector('.page-button.main').click();
+        }"""
+    )
+    expect(card(trip).get_by_role("alert")).to_contain_text("nights")
+    assert trip.kernel_value("(len(run.pending), booked)") == "(1, [])"
     for wrong, why in (('{"city": "Graz", "nights": "many"}', "nights: Input should be"), ('{"city": "Graz",', "Invalid JSON")):
         box.fill(wrong)
         expect(card(trip).get_by_role("alert")).to_contain_text(why)
@@ -150,20 +137,6 @@ def test_the_arguments_are_edited_and_what_does_not_fit_is_marked_before_a_press
     trip.button("Approve with these arguments").click()
     trip.wait_for_status(re.compile("^ended"))
     assert trip.kernel_value("booked") == "[3]"
-
-
-def test_arguments_that_are_sent_before_they_are_checked_are_refused(trip: LabPage) -> None:
-    box = card(trip).get_by_label("Arguments of book_hotel")
-    expect(box).to_have_attribute("aria-invalid", "false")
-    box.evaluate(
-        """box => {
-            box.value = '{"city": "Graz", "nights": "many"}';
-            box.dispatchEvent(new InputEvent('input', { bubbles: true }));
-            box.closest('.page-card').querySelector('.page-button.main').click();
-        }"""
-    )
-    expect(card(trip).get_by_role("alert")).to_contain_text("nights")
-    assert trip.kernel_value("(len(run.pending), booked)") == "(1, [])"
 
 
 def test_cards_leave_room_for_the_transcript_and_mark_the_models_own_mistakes(lab: LabPage) -> None:
@@ -235,9 +208,19 @@ def test_a_run_that_waited_without_a_panel_continues_with_the_approval(lab: LabP
 # The next message, and the ways to continue -----------------------------------------------------------------------------------
 
 
-def test_the_next_message_continues_the_conversation(trip: LabPage) -> None:
-    trip.button("Approve").click()
+def test_a_call_is_approved_by_keyboard_and_the_next_message_continues_the_conversation(trip: LabPage) -> None:
+    expect(trip.live.get_by_label("Calls that wait for approval").first).to_be_attached()
+    expect(card(trip)).to_contain_text("approve has 'book_*'")
+    expect(chat(trip)).to_have_attribute("placeholder", re.compile("Decide on the tool call first"))
+    trip.page.keyboard.press("Tab")
+    expect(card(trip).get_by_label("Arguments of book_hotel")).to_be_focused()
+    trip.page.keyboard.press("Tab")
+    expect(trip.button("Approve")).to_be_focused()
+    trip.page.keyboard.press("Enter")
     trip.wait_for_status(re.compile("^ended"))
+    expect(card(trip)).to_have_count(0)
+    assert trip.kernel_value("booked") == "[2]"
+
     expect(chat(trip)).to_have_attribute("placeholder", "Next message")
     low = chat(trip).bounding_box()
     chat(trip).fill("How far is it")
@@ -256,17 +239,6 @@ def test_the_next_message_continues_the_conversation(trip: LabPage) -> None:
     expect(chat(trip)).to_be_focused()
     expect(trip.live.locator(".page-chip[aria-current=true]")).to_contain_text("2 messages")
     assert trip.kernel_value("[branch.history.last.text for branch in run.branches]") == "['It is about 200 km.']"
-
-
-def test_a_refused_message_stays_in_its_box(panel: LabPage) -> None:
-    chat(panel).fill("Already?")
-    expect(panel.button("Send")).to_be_disabled()
-    expect(panel.button("Send")).to_have_attribute("title", "Once the run has begun, you can send the next message.")
-    chat(panel).press("Enter")
-    panel.button("Run").click()
-    panel.wait_for_steps(1)
-    expect(chat(panel)).to_have_value("Already?")
-    assert panel.kernel_value("len(run.branches)") == "0"
 
 
 def test_a_way_to_continue_is_one_press_and_a_double_click_makes_one_branch(lab: LabPage) -> None:
@@ -301,7 +273,7 @@ def test_the_code_for_a_way_to_continue_is_folded_and_never_broken_within_words(
     expect(code).to_be_visible()
 
 
-def test_the_runs_are_saved_as_a_file(trip: LabPage, tmp_path: Path) -> None:
+def the_runs_are_saved_as_a_file(trip: LabPage, tmp_path: Path) -> None:
     with trip.page.expect_download() as download:
         trip.live.get_by_role("button", name="Save as file").click()
     assert download.value.suggested_filename == "travel-guide.html"
