@@ -7,7 +7,7 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -665,6 +665,15 @@ def test_an_interrupt_inside_a_tool_records_the_step_and_propagates() -> None:
     assert_is_whole(run)
 
 
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """Ctrl-C raises also where the shell that started the tests in the background has turned it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_a_real_interrupt_while_a_tool_blocks() -> None:
     @lab.tool
     def interrupted() -> str:
@@ -682,6 +691,7 @@ def test_a_real_interrupt_while_a_tool_blocks() -> None:
     assert_is_whole(run)
 
 
+@pytest.mark.usefixtures("_interrupts")
 @pytest.mark.parametrize("way", ["start", "wait"])
 def test_an_interrupt_while_the_program_waits_ends_the_run_with_the_step_recorded(
     way: str, monkeypatch: pytest.MonkeyPatch
