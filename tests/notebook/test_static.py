@@ -150,7 +150,7 @@ def test_a_run_with_branches_has_a_table_of_them() -> None:
     branch.limits.max_turns = 9
     words = words_of(run.panel())
     assert "1 scout scripted:script ended early 3 45 $0.003 turn limit" in words
-    assert "2 max_turns 9 1, after step 1 scripted:script not started yet 1 15 $0.001" in words
+    assert "2 max_turns 9 1, after step 1 scripted:script ready for the next step 1 15 $0.001" in words
 
 
 def test_several_runs_are_compared_with_their_ends_and_last_answers() -> None:

@@ -139,9 +139,8 @@ def _head(data: JSON) -> str:
 def _state(data: JSON) -> str:
     if data["end"] is not None:
         return "ended" if data["end"]["kind"] == "terminated" else "ended early"
-    return {"idle": "not started yet", "running": "still running", "waiting": "waiting for approval"}.get(
-        data["state"], str(data["state"])
-    )
+    idle = "ready for the next step" if data["totals"]["steps"] else "not started yet"
+    return {"idle": idle, "running": "still running", "waiting": "waiting for approval"}.get(data["state"], str(data["state"]))
 
 
 def _reason(end: JSON) -> str:
