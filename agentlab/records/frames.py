@@ -16,7 +16,7 @@ import html
 import math
 import operator
 from array import array as array_of
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import accumulate, chain, compress, count, islice, repeat
 from types import NoneType
@@ -397,25 +397,28 @@ def _is_recorded(given: object, what: str) -> bool:
     return not isinstance(runs, Sequence) or all(map(is_recorded, runs))  # iterators are not consumed
 
 
-def _steps_frame(sources: list[Source]) -> pd.DataFrame:
-    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS if column.dtype not in _MASKED}
-    numbers = {column.name: _Numbers(column.dtype) for column in STEP_COLUMNS if column.dtype in _MASKED}
+def _steps_frame(sources: list[Source], names: Collection[str] | None = None) -> pd.DataFrame:
+    """Return the frame of steps, or only these of its columns, without those of the readings."""
+    columns = [column for column in STEP_COLUMNS if names is None or column.name in names]
+    values: dict[str, list[Any]] = {column.name: [] for column in columns if column.dtype not in _MASKED}
+    numbers = {column.name: _Numbers(column.dtype) for column in columns if column.dtype in _MASKED}
     repeats: dict[str, list[int]] = {}
     leaves = Leaves()
     for rows in batches(sources):
-        for column in STEP_COLUMNS:
+        for column in columns:
             if column.name in numbers:
                 numbers[column.name].add(rows.read(column))
             else:
                 values[column.name] += rows.read(column)
         for part, times in rows.repeats.items():
             repeats.setdefault(part, []).extend(times)
-        leaves.add(rows.at("step.readings"))
+        if names is None:
+            leaves.add(rows.at("step.readings"))
     arrays = {
         column.name: numbers.pop(column.name).array() if column.name in numbers else array(values.pop(column.name), column.dtype)
-        for column in STEP_COLUMNS
+        for column in columns
     }
-    for column in STEP_COLUMNS:
+    for column in columns:
         part, _, _ = column.path.partition(".")
         if part in repeats:
             arrays[column.name] = arrays[column.name].repeat(repeats[part])
@@ -587,7 +590,7 @@ def table_of(steps: pd.DataFrame) -> str:
 
 def result_bundle(result: RunResult) -> dict[str, str]:
     """Return a result as plain text and as HTML with escaped texts: why it ended, the answer, and its steps."""
-    steps = to_frame(result)[SHOWN]
+    steps = _steps_frame([source_of(result)], SHOWN)[SHOWN]
     left_out = len(steps) - 2 * SHOWN_STEPS
     parts = [steps] if left_out <= 0 else [steps.head(SHOWN_STEPS), steps.tail(SHOWN_STEPS)]
     table = f"<p>… {left_out:,} more in <code>.to_frame()</code> …</p>".join(map(table_of, parts))
