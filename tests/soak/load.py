@@ -6,6 +6,7 @@ Times are CPU seconds of the process, so that other work on the machine does not
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import importlib
 import json
@@ -252,13 +253,14 @@ def backtest_of_a_store(size: int, folder: Path) -> dict[str, float]:
 
 
 def timeouts_of_results(size: int, folder: Path) -> dict[str, float]:
-    """Five timeouts, combined with a condition, over this many runs in memory: each may cut any step."""
+    """Five timeouts, combined with a condition, over this many runs in memory, real ones under other ids: each may cut any step."""
 
     async def made() -> list[lab.RunResult]:
         agent = scripted()
-        return [await agent.run(f"go {number}", stop=lab.StepCountIs(STEPS_A_RUN)) for number in range(size)]
+        return [await agent.run(f"go {number}", stop=lab.StepCountIs(STEPS_A_RUN)) for number in range(DISTINCT)]
 
-    results = asyncio.run(made())
+    few = asyncio.run(made())
+    results = [dataclasses.replace(few[number % DISTINCT], run_id=f"run{number}") for number in range(size)]
     usual_s = sorted(result.history.elapsed_s for result in results)[size // 2]
     limits = {"timeout": [usual_s * part for part in (0.1, 0.3, 0.5, 0.7, 0.9)]}
     condition = lab.MaxTokensUsed(15 * STEPS_A_RUN // 2) | lab.HasToolCall("finalize")
