@@ -76,10 +76,9 @@ async def with_a_pause(run: lab.Run) -> object:
 # Tools --------------------------------------------------------------------------------------------------------------------------
 
 
-def tools(ledger: Ledger) -> list[Any]:
-    """Tools of every kind, by their names."""
+def tools(ledger: Ledger, *names: str) -> list[Any]:
+    """The tools of these names, of every kind. To describe a tool takes as long as a step: only the needed ones are made."""
 
-    @lab.tool
     async def ponder() -> str:
         """Think for a few iterations of the loop, then clean up."""
         ledger.note("began", "ponder")
@@ -100,7 +99,6 @@ def tools(ledger: Ledger) -> list[Any]:
                 ledger.note("cut in clean-up", "ponder")
                 raise
 
-    @lab.tool
     def work() -> str:
         """Work on a thread."""
         ledger.note("began", "work")
@@ -108,7 +106,6 @@ def tools(ledger: Ledger) -> list[Any]:
         ledger.note("ended", "work")
         return "worked"
 
-    @lab.tool
     async def shield() -> str:
         """Work that the tool itself shields from cancellation."""
 
@@ -126,7 +123,6 @@ def tools(ledger: Ledger) -> list[Any]:
             await task
             raise
 
-    @lab.tool(on_cancel="wait")
     async def book() -> str:
         """Work that must not be interrupted."""
         ledger.note("began", "book")
@@ -135,7 +131,6 @@ def tools(ledger: Ledger) -> list[Any]:
         ledger.note("ended", "book")
         return "booked"
 
-    @lab.tool(on_cancel="wait")
     def pay() -> str:
         """The same on a thread."""
         ledger.note("began", "pay")
@@ -143,7 +138,6 @@ def tools(ledger: Ledger) -> list[Any]:
         ledger.note("ended", "pay")
         return "paid"
 
-    @lab.tool(timeout_s=5)
     async def limited() -> str:
         """With its own time limit."""
         ledger.note("began", "limited")
@@ -151,7 +145,6 @@ def tools(ledger: Ledger) -> list[Any]:
         ledger.note("ended", "limited")
         return "in time"
 
-    @lab.tool
     async def finalize() -> str:
         """Hand in the answer."""
         ledger.note("began", "finalize")
@@ -159,7 +152,9 @@ def tools(ledger: Ledger) -> list[Any]:
         ledger.note("ended", "finalize")
         return "42"
 
-    return [ponder, work, shield, book, pay, limited, finalize]
+    waits = {"on_cancel": "wait"}
+    made = {ponder: {}, work: {}, shield: {}, book: waits, pay: waits, limited: {"timeout_s": 5}, finalize: {}}
+    return [lab.tool(**more)(one) for one, more in made.items() if one.__name__ in names]  # type: ignore[call-overload]
 
 
 def calls(*names: str) -> ModelResponse:
@@ -191,13 +186,14 @@ async def ponder_over(history: lab.RunHistory) -> bool:
 def scripted(
     *script: Said, stop: object = None, timeout: float | None = None, **more: Any
 ) -> Callable[[Ledger, Any, str], lab.Run]:
-    """A run on a script, with all tools."""
+    """A run on a script, with the tools that it calls, and `ponder`."""
+    called = {one.name for said in script if isinstance(said, ModelResponse) for one in said.tool_calls}
 
     def make(ledger: Ledger, store: Any, base: str) -> lab.Run:
         more.setdefault("continuation", None)
         terminating = more.get("terminating")
         kept = {name: value for name, value in more.items() if name != "terminating"}
-        agent = lab.Agent(Slow(script), tools=tools(ledger), observers=[store], **kept)
+        agent = lab.Agent(Slow(script), tools=tools(ledger, "ponder", *called), observers=[store], **kept)
         return agent.run("go", stop=stop, budget=Budget(max_turns=20, timeout=timeout), terminating=terminating)
 
     return make
@@ -205,7 +201,7 @@ def scripted(
 
 def with_a_sub_agent(ledger: Ledger, store: Any, base: str) -> lab.Run:
     """A run that delegates to another agent, on the same store."""
-    scout = lab.Agent(Slow([calls("ponder"), "found"]), tools=tools(ledger), name="scout", continuation=None)
+    scout = lab.Agent(Slow([calls("ponder"), "found"]), tools=tools(ledger, "ponder"), name="scout", continuation=None)
     boss = lab.Agent(
         Slow([call("scout", {"task": "look"}), "done"]),
         tools=[scout.as_tool("scout", "Looks.")],

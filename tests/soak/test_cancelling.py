@@ -346,7 +346,7 @@ def test_an_experiment_is_cut_short_at_every_moment_and_resumes(way: str, part: 
         asked.append(number)
         return "end" if number == 3 else calls("ponder")
 
-    ponder = [one for one in tools(Ledger()) if one.name == "ponder"]
+    ponder = tools(Ledger(), "ponder")
     for at in moments_of(part, "an experiment", way):
         asked.clear()
         agent = lab.Agent(Slow(answer), tools=ponder, name="a", continuation=None)
