@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from end_and_forget import END_AND_FORGET
 
 from .front_end import FrontEnd
-from .kernel import LiveKernel, ipykernel_version, kernel_pythons
+from .kernel import KernelProblemError, LiveKernel, ipykernel_version, kernel_pythons
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
@@ -41,6 +42,41 @@ def started(python: str) -> LiveKernel:
     """A kernel that can import agentlab, for a `with` block."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     return LiveKernel(python, {"PYTHONPATH": path})
+
+
+TIDY_UP = f"""
+{END_AND_FORGET}
+import os, tempfile
+os.environ.pop("AGENTLAB_FRONTEND", None)
+os.chdir(tempfile.mkdtemp(dir="."))
+"""
+
+
+@pytest.fixture(scope="package")
+def kernels(kernel_python: str) -> Iterator[list[LiveKernel]]:
+    """The kernel of all tests that leave it in order, once it is started; one that is in disorder is taken out."""
+    kept: list[LiveKernel] = []
+    yield kept
+    for kernel in kept:
+        kernel.__exit__(None, None, None)
+
+
+@pytest.fixture
+def tidied_kernel(kernels: list[LiveKernel], kernel_python: str) -> Iterator[LiveKernel]:
+    """A kernel without names, widgets or runs, in an empty folder: to start one takes longer than most tests."""
+    if not kernels:
+        kernels.append(started(kernel_python).__enter__())
+    (kernel,) = kernels
+    yield kernel
+    kernel.listeners.clear()
+    try:
+        kernel.execute(TIDY_UP)
+        in_order = kernel.value("__left") == []
+    except KernelProblemError:
+        in_order = False
+    if not in_order:
+        kernels.remove(kernel)
+        kernel.__exit__(None, None, None)
 
 
 @pytest.fixture(params=["main", "subshell"])

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import started
 from .kernel import LiveKernel
 
 COLAB = """
@@ -22,6 +27,13 @@ from agentlab.testing import ScriptedProvider, say
 run = lab.Agent(ScriptedProvider([say("hello")])).run("?")
 result = await run
 """
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_python: str) -> Iterator[LiveKernel]:
+    """One kernel, in which Colab's module and the version of ipywidgets change."""
+    with started(kernel_python) as live:
+        yield live
 
 
 def test_with_ipywidgets_7_a_sentence_says_what_to_do_and_the_static_form_is_shown(kernel: LiveKernel) -> None:

@@ -11,6 +11,8 @@ the widget's observers run, so an observer may rely on neither:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from .front_end import FrontEnd
@@ -35,6 +37,13 @@ def poll():
 worker = threading.Thread(target=contextvars.copy_context().run, args=(poll,), daemon=True)
 worker.start()
 """
+
+
+@pytest.fixture
+def kernel(tidied_kernel: LiveKernel) -> Iterator[LiveKernel]:
+    """One kernel for all of these; the threads of `POLLING` end."""
+    yield tidied_kernel
+    tidied_kernel.execute("if 'worker' in globals(): limit.value = 0; worker.join()")
 
 
 def test_a_change_in_the_page_reaches_a_thread_after_the_cell_has_returned(kernel: LiveKernel, front_end: FrontEnd) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from end_and_forget import END_AND_FORGET
 
-from .conftest import started
 from .front_end import FrontEnd
-from .kernel import KernelProblemError, LiveKernel
+from .kernel import LiveKernel
 
 SLOW_RUN = """
 import asyncio, os
@@ -43,39 +39,10 @@ SEEN = "sorted({step.settings.stop.steps for step in run.history})"
 """The limits of `StepCountIs` in force at each step."""
 
 
-TIDY_UP = f"""
-{END_AND_FORGET}
-import os, tempfile
-os.environ.pop("AGENTLAB_FRONTEND", None)
-os.chdir(tempfile.mkdtemp(dir="."))
-"""
-
-
-@pytest.fixture(scope="module")
-def kernels(kernel_python: str) -> Iterator[list[LiveKernel]]:
-    """The kernel of all tests in this file, once it is started; one that is in disorder is taken out."""
-    kept: list[LiveKernel] = []
-    yield kept
-    for kernel in kept:
-        kernel.__exit__(None, None, None)
-
-
 @pytest.fixture
-def kernel(kernels: list[LiveKernel], kernel_python: str) -> Iterator[LiveKernel]:
+def kernel(tidied_kernel: LiveKernel) -> LiveKernel:
     """A kernel without names, widgets or runs, in an empty folder."""
-    if not kernels:
-        kernels.append(started(kernel_python).__enter__())
-    (kernel,) = kernels
-    yield kernel
-    kernel.listeners.clear()
-    try:
-        kernel.execute(TIDY_UP)
-        in_order = kernel.value("__left") == []
-    except KernelProblemError:
-        in_order = False
-    if not in_order:
-        kernels.remove(kernel)
-        kernel.__exit__(None, None, None)
+    return tidied_kernel
 
 
 def shown(kernel: LiveKernel, front_end: FrontEnd) -> str:

@@ -232,7 +232,10 @@ def test_user_code_called_by_agentlab_stays_in_the_traceback(ready: LiveKernel) 
     assert "in broken(request)" in output and "max_turns=0" in output
 
 
-def test_unloading_removes_everything(kernel: LiveKernel) -> None:
+def test_nothing_is_registered_without_load_ext_and_unloading_removes_everything(kernel: LiveKernel) -> None:
+    kernel.execute("import agentlab as lab")
+    assert "anthropic:" not in completions(kernel, 'lab.Agent("anth')[0]
+    assert not kernel.value("any('agentlab.notebook' in name for name in __import__('sys').modules)")
     kernel.execute("%load_ext agentlab")
     kernel.execute("%load_ext agentlab")
     kernel.execute("%reload_ext agentlab")
@@ -240,12 +243,6 @@ def test_unloading_removes_everything(kernel: LiveKernel) -> None:
     kernel.execute("%unload_ext agentlab")
     assert "anthropic:" not in completions(kernel, 'lab.Agent("anth')[0]
     assert "UsageError: Cell magic `%%agent` not found" in refused(kernel, "%%agent openai:x\nhi")
-
-
-def test_nothing_is_registered_without_load_ext(kernel: LiveKernel) -> None:
-    kernel.execute("import agentlab as lab")
-    assert "anthropic:" not in completions(kernel, 'lab.Agent("anth')[0]
-    assert not kernel.value("any('agentlab.notebook' in name for name in __import__('sys').modules)")
 
 
 def html_of(kernel: LiveKernel, code: str) -> str:

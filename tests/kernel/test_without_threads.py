@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import started
 from .front_end import FrontEnd
 from .kernel import LiveKernel
 from .test_live_run import shown
@@ -33,9 +38,17 @@ run = lab.Agent(model, tools=[search]).run("Find it.", budget=lab.Budget(max_tur
 """
 
 
+@pytest.fixture(scope="module")
+def kernel(kernel_python: str) -> Iterator[LiveKernel]:
+    """One kernel, without threads from the beginning."""
+    with started(kernel_python) as live:
+        live.execute(NO_THREADS)
+        yield live
+
+
 def test_buttons_and_edits_reach_a_run_on_the_kernels_own_loop(kernel: LiveKernel) -> None:
     front_end = FrontEnd(kernel, "main")
-    kernel.execute(NO_THREADS + RUN_OF_SYNC_TOOLS)
+    kernel.execute(RUN_OF_SYNC_TOOLS)
     kernel.execute("run.panel()")
     run_id = shown(kernel, front_end)
     front_end.ask(run_id, "go")
@@ -54,7 +67,7 @@ def test_buttons_and_edits_reach_a_run_on_the_kernels_own_loop(kernel: LiveKerne
 
 
 def test_a_started_run_continues_after_its_cell(kernel: LiveKernel) -> None:
-    kernel.execute(NO_THREADS + RUN_OF_SYNC_TOOLS)
+    kernel.execute(RUN_OF_SYNC_TOOLS)
     started = kernel.execute("run.limits.max_turns = 5\nrun.start()\nprint(len(run.history))")
     assert started.printed == "0\n"
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the end")
