@@ -25,7 +25,7 @@ from agentlab.testing import ScriptedProvider, call, say
 from .parts import STEPS, KillsItsWorker, Slow, assert_same, look, looking, steps_later, steps_taken, within
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
+two_new = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("forkserver"))
 
 
 def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
@@ -60,7 +60,7 @@ def test_agents_and_tools_can_be_sent_to_workers() -> None:
 def test_an_unpicklable_agent_is_reported() -> None:
     study = lab.Experiment([looking(observers=[threading.Lock().acquire])], ["x"])
     with pytest.raises(ConfigurationError, match=r"cannot be sent to another process: .*lock.*or leave `executor` out"):
-        go(study, executor=spawned)
+        go(study, executor=two_new)
 
 
 # Executors -------------------------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def killing(tmp_path: Path, times: int = 1) -> lab.Agent:
 def test_a_broken_pool_is_replaced_and_nothing_is_lost(where: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([killing(tmp_path)], ["x", "y", "z"], store=store, repeats=2)
-    results = go(study, executor=spawned, concurrency=3)
+    results = go(study, executor=two_new, concurrency=3)
     assert (tmp_path / "killed").read_text() == "x"
     assert results.runs[["state", "steps", "stop_reason"]].to_numpy().tolist() == [["ended", STEPS, "completed"]] * 6
     assert len(study.store.run_ids()) == 6
@@ -109,8 +109,9 @@ def test_a_broken_pool_is_replaced_and_nothing_is_lost(where: str, tmp_path: Pat
 
 def test_a_pool_passed_as_an_object_cannot_be_replaced(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path)], ["x", "y"], store=tmp_path / "r.db")
+    spawned = concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
     with pytest.warns(AgentlabWarning, match=r"takes no more work.*executor=lambda: ProcessPoolExecutor.*Try again with run\(\)"):
-        runs = go(study, executor=spawned(), concurrency=1).runs
+        runs = go(study, executor=spawned, concurrency=1).runs
     assert runs["state"].to_list()[1] == "interrupted"
     assert "takes no more work" in runs["problem"][1]
     assert set(go(study).runs["state"]) == {"ended"}
@@ -119,7 +120,7 @@ def test_a_pool_passed_as_an_object_cannot_be_replaced(tmp_path: Path) -> None:
 def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
     with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
-        go(study, executor=spawned, concurrency=3)
+        go(study, executor=two_new, concurrency=3)
     within(lambda: "open" not in study.results().runs["state"].to_list())  # the killed process may still be ending
     runs = study.results().runs
     assert runs["state"].to_list() == ["ended", "interrupted", "ended"]

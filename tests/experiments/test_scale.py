@@ -139,12 +139,15 @@ WORKERS = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The client of a cluster of worker processes. Each test kills one; the cluster starts another in its place."""
+    """The client of a cluster of worker processes. Each test kills one; the cluster starts another in its place. They are forked from
+    a server that has imported what takes them long, as Dask's own setting makes it."""
+    import dask
     import distributed
 
     local = {"processes": True, "dashboard_address": None, "host": "127.0.0.1"}
     folder = str(tmp_path_factory.mktemp("cluster"))
     with (
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         distributed.LocalCluster(n_workers=WORKERS, threads_per_worker=1, local_directory=folder, **local) as made,
         distributed.Client(made) as client,
     ):
