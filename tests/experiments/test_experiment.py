@@ -75,7 +75,7 @@ def test_the_scores_of_a_dict_have_separate_columns() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("scenario", "repeats"), [("trip", 12), pytest.param("trip", 112, marks=pytest.mark.soak), ("question", 5)]
+    ("scenario", "repeats"), [("trip", 8), pytest.param("trip", 112, marks=pytest.mark.soak), ("question", 5)]
 )
 def test_concurrency_does_not_change_results_on_recorded_fixtures(scenario: str, repeats: int) -> None:
     """Runs (a thousand of them in `make soak`) one after the other, 64 at once, and once more: the same frames, row for row."""

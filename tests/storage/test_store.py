@@ -144,8 +144,11 @@ ENDINGS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ENDINGS)
-@pytest.mark.parametrize("where", ["file", "memory"])
+IN_MEMORY = ("terminating", "own-values", "bug", "surrogate")
+"""Runs with everything that a store takes care of by itself: both kinds of store keep the same text of them."""
+
+
+@pytest.mark.parametrize(("case", "where"), [*((case, "file") for case in ENDINGS), *((case, "memory") for case in IN_MEMORY)])
 def test_a_run_is_restored_for_every_stop_reason(case: str, where: str, path: Path) -> None:
     script, of_agent, of_run = ENDINGS[case]
     store = Store(path if where == "file" else None)
