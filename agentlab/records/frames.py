@@ -406,10 +406,8 @@ def _steps_frame(sources: list[Source], names: Collection[str] | None = None) ->
     leaves = Leaves()
     for rows in batches(sources):
         for column in columns:
-            if column.name in numbers:
-                numbers[column.name].add(rows.read(column))
-            else:
-                values[column.name] += rows.read(column)
+            add = numbers[column.name].add if column.name in numbers else values[column.name].extend
+            add(rows.read(column))
         for part, times in rows.repeats.items():
             repeats.setdefault(part, []).extend(times)
         if names is None:
@@ -419,9 +417,8 @@ def _steps_frame(sources: list[Source], names: Collection[str] | None = None) ->
         for column in columns
     }
     for column in columns:
-        part, _, _ = column.path.partition(".")
-        if part in repeats:
-            arrays[column.name] = arrays[column.name].repeat(repeats[part])
+        if as_often := repeats.get(column.path.partition(".")[0]):
+            arrays[column.name] = arrays[column.name].repeat(as_often)
     return pd.DataFrame({**arrays, **_reading_columns(leaves)}, copy=False)
 
 
