@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from playwright.sync_api import expect
-
 if TYPE_CHECKING:
     from .lab_page import LabPage
 
@@ -14,7 +12,7 @@ def open_cell(page: LabPage, name: str, cell: str) -> None:
     """Open a notebook with this cell, and run it: a panel with a Run button comes up."""
     page.open(page.jupyter.write_notebook(name, [cell]))
     page.run_cell(0)
-    expect(page.button("Run")).to_be_enabled()
+    page.wait_until_enabled("Run")
 
 
 SLOW_RUN = """

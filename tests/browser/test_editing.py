@@ -72,7 +72,7 @@ def opened(lab: LabPage, source: str) -> LabPage:
     lab.page.set_viewport_size({"width": 1440, "height": 900})
     lab.open(lab.jupyter.write_notebook("editing", [source]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     lab.live.evaluate("page => page.scrollIntoView()")
     return lab
 
