@@ -32,6 +32,13 @@ UNKNOWN_NAME = "some-gateway"
 
 PROVIDERS = (*(name for name in sorted(NAMES) if family(name) in _FAMILIES.values()), UNKNOWN_NAME)
 
+READERS = (
+    *("anthropic", "gemini", "bedrock", "openai-responses", "compatible-responses"),
+    *("openai", "azure", "mistral", "openrouter", "xai"),  # on one wire, with different fields and finish reasons
+    UNKNOWN_NAME,
+)
+"""A provider for each way in which responses are read: the others differ in their names, addresses and requests."""
+
 _LAST_RESPONSES = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
 _REASON_FIELDS = ("finish_reason", "stop_reason", "finishReason", "blockReason", "stopReason")
 _CONVERSE = ("messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata")

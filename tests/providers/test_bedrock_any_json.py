@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import random
 
 from agentlab.model.responses import ModelResponse
 from agentlab.providers.bedrock import Bedrock
+from tests.tried import odd_json, tried
 
 from .bedrock_bodies import converse, frame, lines
 from .bodies import parse_stream
-from .test_any_json import check_types, deep, values
+from .test_any_json import check_types, deep
 from .test_bedrock_streams import EXCEPTIONS
 
 PLAIN = Bedrock(model="some-model")
@@ -27,28 +25,22 @@ KEYS = """contentBlockIndex delta start text toolUse toolResult reasoningContent
     toolUseId type stopReason usage inputTokens outputTokens totalTokens role output message content metadata messageStop messageStart
     contentBlockDelta contentBlockStart contentBlockStop additionalModelResponseFields stop_sequence trace guardrail actionReason error
     reasoningText citationsContent citations status __type Output promptRouter invokedModelId cacheReadInputTokens"""
+WORDS = ("end_turn", "tool_use", "max_tokens", "{}", "server_tool_use")
 NAMES = ["messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata", "chunk", "odd"]
-odd = st.recursive(
-    values | st.sampled_from(["end_turn", "tool_use", "max_tokens", "{}", "server_tool_use"]) | st.integers(0, 3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=5),
-    max_leaves=25,
-)
 
 
-@given(payload=odd, cap=st.none() | st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
-def test_any_json_is_read_without_an_exception(payload: Any, cap: int | None):
-    check_types(PLAIN.parse(payload, requested_cap=cap))
+@tried(300)
+def test_any_json_is_read_without_an_exception(chance: random.Random):
+    payload = odd_json(chance, KEYS.split(), WORDS)
+    check_types(PLAIN.parse(payload, requested_cap=chance.choice((None, 1, 5))))
     check_types(stream_of(json.dumps(payload).encode()))
     assert isinstance(PLAIN.error_message(payload), str)
 
 
-@given(
-    these=st.lists(st.tuples(st.sampled_from([*NAMES, *EXCEPTIONS]), odd), max_size=6),
-    kind=st.sampled_from(["event", "exception"]),
-)
-@settings(max_examples=200, deadline=None)
-def test_any_frames_are_read_without_an_exception(these: list[tuple[str, Any]], kind: str):
+@tried(300)
+def test_any_frames_are_read_without_an_exception(chance: random.Random):
+    these = [(chance.choice((*NAMES, *EXCEPTIONS)), odd_json(chance, KEYS.split(), WORDS)) for _ in range(chance.randrange(7))]
+    kind = chance.choice(("event", "exception"))
     check_types(stream_of(b"".join(frame(name, payload, kind) for name, payload in these)))
     check_types(stream_of(lines(these)))
 

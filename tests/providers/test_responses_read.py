@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
+from tests.tried import odd_json, tried
 
 from .bodies import Answer, Call, provider
 from .responses_bodies import RESPONSES, body, function_call, message, reasoning, refusal, whole
 from .test_any_json import _shallow, check_types, deep
-from .test_responses_streams import ODD
+from .test_responses_streams import EVENT_TYPES, KEYS
 
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 NAME = "openai-responses"
@@ -363,9 +363,9 @@ def test_a_storing_server_finds_reasoning_by_its_id():
 # Odd input -----------------------------------------------------------------------------------------------------------------
 
 
-@given(payload=ODD, cap=st.none() | st.integers(1, 5))
-@settings(max_examples=300, deadline=None)
-def test_odd_bodies_raise_nothing(payload: Any, cap: int | None):
+@tried(200)
+def test_odd_bodies_raise_nothing(chance: random.Random):
+    payload, cap = odd_json(chance, KEYS.split(), EVENT_TYPES), chance.choice((None, 1, 5))
     parse(payload, cap)
     parse({"status": "completed", "output": payload}, cap)
     parse({"status": "completed", "output": [payload, payload]}, cap)

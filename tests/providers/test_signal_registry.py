@@ -6,13 +6,12 @@ import asyncio
 import json
 import logging
 import pickle
+import random
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, UnknownProviderError
@@ -22,6 +21,7 @@ from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Di
 from agentlab.providers.finish_detection import SignalRegistry
 from agentlab.providers.registry import names
 from agentlab.records.result import RunResult
+from tests.tried import odd_json, tried
 
 from .bodies import WIRES, Answer, Call, stream, whole
 
@@ -384,25 +384,16 @@ def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, nam
     assert explanation in found.message
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["stop", "COMPLETE", "length"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["choices", "candidates", "output", "message", "content", "finish_reason", "stopReason", "type", "error", "x"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
+KEYS = "choices candidates output message content finish_reason stopReason type error x"
 
 
-@given(payload=JSON, bits=st.binary(max_size=80), cut=st.integers(0, 80))
-@settings(max_examples=300, deadline=None)
-def test_no_payload_raises(payload: Any, bits: bytes, cut: int) -> None:
+@tried(200)
+def test_no_payload_raises(chance: random.Random) -> None:
+    payload, bits, cut = (
+        odd_json(chance, KEYS.split(), ("stop", "COMPLETE", "length")),
+        chance.randbytes(40),
+        chance.randrange(80),
+    )
     registry = SignalRegistry()
     data = json.dumps(payload).encode()
     for body in (payload, data, b"data: " + data + b"\n\n", bits, data[:cut], b"data: " + data[:cut]):
