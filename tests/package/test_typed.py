@@ -6,6 +6,7 @@ Two checkers at their strictest: mypy and pyright. They also check all Python bl
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -234,8 +235,10 @@ MYPY = """
 strict = True
 disallow_any_expr = False
 
-# What Optuna, matplotlib and IPython use inside. No type of agentlab depends on it.
+# What agentlab, Optuna and matplotlib use inside. No public type of agentlab depends on it.
 [mypy-sqlalchemy.*,alembic.*,PIL.*,prompt_toolkit.*,pyparsing.*,rich.*,tornado.*]
+follow_imports = skip
+[mypy-markdown_it.*,IPython.*,traitlets.*,aiohttp.*,jinja2.*,truststore.*,wcwidth.*,zmq.*]
 follow_imports = skip
 
 # One page passes our transport to these clients: pyright checks that.
@@ -254,7 +257,7 @@ def mypy(installed: Path, pages: Path) -> dict[str, str]:
     (installed / "program.py").write_text(PROGRAM, encoding="utf-8")
     (installed / "names.py").write_text(NAMES, encoding="utf-8")
     (installed / "mypy.ini").write_text(MYPY, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--cache-dir", str(installed / "cache"), "--follow-imports=silent"]
+    command = [sys.executable, "-m", "mypy", "--no-incremental", "--cache-dir", os.devnull, "--follow-imports=silent"]
     command += ["program.py", "names.py", *map(str, pages.iterdir())]
     # With MYPYPATH, agentlab would be checked as the user's own code; as an installed package only its types count
     here = {"MYPYPATH": str(installed / "site"), "PATH": "/usr/bin:/bin", "HOME": str(installed)}
