@@ -99,7 +99,8 @@ class Suggestion:
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
-            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").stop
+            >>> found = lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens")
+            >>> found.stop
             StepCountIs(steps=1)
         """
         return self._chosen().stop
@@ -121,7 +122,8 @@ class Suggestion:
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
-            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").code
+            >>> found = lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens")
+            >>> found.code
             'stop=StepCountIs(1)'
         """
         return self._chosen().code
@@ -133,7 +135,8 @@ class Suggestion:
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
-            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
+            >>> found = lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens")
+            >>> found.plot().alt
             'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 ...
         """
         if self.frame.empty:
@@ -156,7 +159,8 @@ class Suggestion:
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
-            >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
+            >>> found = lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens")
+            >>> found.in_short()
             'keeps 100.0% (88.4% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
         """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
@@ -268,7 +272,8 @@ class Suggestions:
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
-            >>> lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent").frame[["agent", "code", "runs", "kept"]]
+            >>> found = lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent")
+            >>> found.frame[["agent", "code", "runs", "kept"]]
                  agent                 code  runs  kept
             0    brief  stop=StepCountIs(1)    20   1.0
             1  endless                 <NA>    20  <NA>
@@ -323,7 +328,8 @@ class Suggestions:
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
-            >>> lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent").plot().alt
+            >>> found = lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent")
+            >>> found.plot().alt
             'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier of brief: StepCou...
         """
         table = self.candidates

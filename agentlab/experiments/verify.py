@@ -66,7 +66,8 @@ class Verification(Displayable):
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["What is the capital of France?"])
             >>> results = await study.run(progress=False)
-            >>> (await lab.verify(results.report(), study)).equal
+            >>> checked = await lab.verify(results.report(), study)
+            >>> checked.equal
             True
         """
         return bool(self.figures["equal"].all())
@@ -78,7 +79,8 @@ class Verification(Displayable):
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["What is the capital of France?"])
             >>> results = await study.run(progress=False)
-            >>> len((await lab.verify(results.report(), study)).unequal)
+            >>> checked = await lab.verify(results.report(), study)
+            >>> len(checked.unequal)
             0
         """
         return self.figures[~self.figures["equal"].astype(bool)].reset_index(drop=True)

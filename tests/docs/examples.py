@@ -55,6 +55,30 @@ def set_up(notebook: Notebook, examples: list[doctest.Example]) -> None:
         notebook.names.update(_results())
 
 
+SLOW = re.compile(r"\w+ = (await )?lab\.(suggest|tune|verify)\(")
+"""Statements whose values take long and never change: the examples that begin alike, up to such a statement, share them."""
+
+
+def begun(notebook: Notebook, examples: list[doctest.Example]) -> list[doctest.Example]:
+    """Set the notebook up for these examples, and return those which are still to be run in it."""
+    sources = [example.source for example in examples]
+    slow = next((number for number, source in enumerate(sources, 1) if SLOW.match(source)), 0)
+    if not slow or any(example.want for example in examples[:slow]):
+        set_up(notebook, examples)
+        return examples
+    notebook.names.update(_names_after(tuple(sources[:slow])))
+    return examples[slow:]
+
+
+@functools.cache
+def _names_after(sources: tuple[str, ...]) -> dict[str, Any]:
+    with Notebook() as notebook:
+        set_up(notebook, [doctest.Example(source, "") for source in sources])
+        for source in sources:
+            notebook.run(source, "single")
+        return notebook.names
+
+
 @functools.cache
 def _results() -> dict[str, Any]:
     with Notebook() as notebook:

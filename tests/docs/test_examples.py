@@ -12,7 +12,7 @@ import pytest
 
 import agentlab as lab
 
-from .examples import REPOSITORY, Notebook, examples_of, failures, public, set_up, setup_source
+from .examples import REPOSITORY, Notebook, begun, examples_of, failures, public, setup_source
 
 EVERYTHING: dict[str, Any] = public().everything()
 
@@ -33,8 +33,7 @@ def test_an_example_gives_its_documented_output(name: str, notebook: Notebook) -
         f"agentlab.{name} has no example: write one below `Example:` in its docstring (or docs/public_names.py: INNER)."
     )
     assert any(example.want.strip() or example.exc_msg for example in examples), "it shows nothing"
-    set_up(notebook, examples)
-    assert not failures(examples, notebook)
+    assert not failures(begun(notebook, examples), notebook)
 
 
 def test_every_public_name_has_an_example() -> None:
