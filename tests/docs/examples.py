@@ -48,10 +48,11 @@ RESULTS = frozenset(("result", "others"))
 
 
 def set_up(notebook: Notebook, examples: list[doctest.Example]) -> None:
-    """Run that block, without the runs that these examples do not use: a run takes longer than most examples."""
-    used = RECORDED & names_in(ast.parse("".join(example.source for example in examples)))
-    notebook.run(_setup_with(frozenset() if used <= RESULTS else used))
-    if used and used <= RESULTS:
+    """Run that block, without what these examples do not use: agents and runs take longer than most examples."""
+    used = names_in(ast.parse("".join(example.source for example in examples)))
+    recorded = used & RECORDED
+    notebook.run(_setup_with(frozenset(used - RESULTS if recorded <= RESULTS else used)))
+    if recorded and recorded <= RESULTS:
         notebook.names.update(_results())
 
 
@@ -89,16 +90,32 @@ def _results() -> dict[str, Any]:
 @functools.cache
 def _setup_with(used: frozenset[str]) -> str:
     setup = ast.parse(setup_source())
-    (replayed,) = (statement for statement in setup.body if isinstance(statement, ast.With))
-    assert names_in(replayed) >= RECORDED
-    for statement in reversed(replayed.body):
-        if used & (names := RECORDED & names_in(statement)):
-            used |= names
-        else:
-            replayed.body.remove(statement)
-    if not replayed.body:
-        setup.body.remove(replayed)
+    assert names_in(setup) >= RECORDED
+    setup.body = _needed(setup.body, set(used))
     return ast.unparse(setup)
+
+
+def _needed(statements: list[ast.stmt], used: set[str]) -> list[ast.stmt]:
+    """The statements that assign these names, and those that assign what these need, which is added to `used`."""
+    needed: list[ast.stmt] = []
+    for statement in reversed(statements):
+        if isinstance(statement, ast.With):
+            statement.body = _needed(statement.body, used)
+            is_needed = bool(statement.body)
+        else:  # a recorded run is needed with what happens to it
+            is_needed = bool(used & (_assigned(statement) | names_in(statement) & RECORDED))
+        if is_needed:
+            used |= names_in(statement)
+            needed.insert(0, statement)
+    return needed
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in statement.names}
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def names_in(code: ast.AST) -> set[str]:
