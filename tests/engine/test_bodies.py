@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from providers.bodies import WIRES, Answer
+from providers.bodies import READERS, WIRES, Answer
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError
@@ -107,7 +107,7 @@ STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", READERS)
 @pytest.mark.parametrize(
     ("streaming", "reply", "expected"),
     [

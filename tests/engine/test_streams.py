@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fake_time import OwnTime
 from providers import responses_bodies
-from providers.bodies import WIRES, Answer, Call
+from providers.bodies import READERS, WIRES, Answer, Call
 
 import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
@@ -154,7 +154,7 @@ def test_a_broken_stream_keeps_its_text_and_is_not_retried(wire: str, end: str) 
     assert result.messages[-1].text == "Hello there"
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", READERS)
 @pytest.mark.parametrize(
     "before", [(), (b": working\n\n", b"\n"), (b'data: {"id": "r1", "mo',)], ids=["no byte", "comments", "half an event"]
 )
@@ -177,7 +177,7 @@ def test_an_empty_stream_is_retried(wire: str) -> None:
     assert "the connection closed before any part of the answer arrived" in event.reason
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", READERS)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_no_tool_of_a_broken_stream_is_run(wire: str, end: str) -> None:
     """At any break before the finish reason, even if the whole call has arrived."""
@@ -477,7 +477,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", READERS)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_an_error_body_with_status_200(wire: str, streaming: bool, body: Any) -> None:
@@ -507,7 +507,7 @@ def in_json(wire: str, answer: Answer, form: str) -> bytes:
     return as_lines(wire, answer) if form == "lines" else as_array(wire, answer)
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", READERS)
 @pytest.mark.parametrize("form", ["one body", "lines", "array"])
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/event-stream"])
 def test_json_in_place_of_a_stream_is_read(wire: str, form: str, kind: str) -> None:

@@ -13,6 +13,8 @@ from agentlab.providers import base
 from agentlab.providers.registry import Provider
 
 WIRES = ("openai", "openrouter", "xai", "azure", "compatible", "anthropic", "gemini")
+READERS = ("openai", "xai", "anthropic", "gemini")
+"""One of them for each way in which a body is read: OpenRouter's, Azure's and those of other servers are read like OpenAI's."""
 
 
 @dataclass(frozen=True)

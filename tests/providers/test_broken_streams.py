@@ -16,7 +16,7 @@ from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationS
 from agentlab.model.responses import Hole, ModelResponse, marked
 
 from . import bedrock_bodies, responses_bodies
-from .bodies import WIRES, Answer, Call, cut, parse_stream, sse, stream
+from .bodies import READERS, WIRES, Answer, Call, cut, parse_stream, sse, stream
 
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
@@ -48,7 +48,7 @@ def test_a_stream_cut_anywhere_has_no_clean_end(name: str):
     assert is_clean(parse_stream(name, [body])[0].signal)
 
 
-@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize("name", READERS)
 def test_a_call_in_a_broken_stream_is_not_closed(name: str):
     answer = Answer(text=(), calls=(Call("f", {"a": 1}), Call("g", {"b": "some longer text"})), finish=F.TOOL_CALLS)
     body = stream(name, answer)
@@ -121,7 +121,7 @@ def test_a_lost_event_is_noticed(name: str):
 CALLS = Answer(text=("Let me see",), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS)
 
 
-@pytest.mark.parametrize("name", [name for name in WIRES if name != "gemini"])  # there a call arrives in one piece
+@pytest.mark.parametrize("name", [name for name in READERS if name != "gemini"])  # there a call arrives in one piece
 def test_a_call_with_an_invalid_byte_is_not_executed(name: str):
     """A damaged byte in a name hides a piece of the arguments, and the rest of them may happen to be JSON."""
     body = stream(name, CALLS)
