@@ -35,16 +35,16 @@ LOOK_LIKE_KEYS = {
 }
 
 
+AROUND = ["{}", "my key is {}, keep it", '{{"k": "{}"}}', "a\\n{}", "https://h/x?q={}&z=1", "x={}\n", "\\u0027{}'", "Bearer {}"]
+
+
 @pytest.mark.parametrize("key", LOOK_LIKE_KEYS.values(), ids=LOOK_LIKE_KEYS)
-@pytest.mark.parametrize(
-    "around",
-    ["{}", "my key is {}, keep it", '{{"k": "{}"}}', "a\\n{}", "https://h/x?q={}&z=1", "x={}\n", "\\u0027{}'", "Bearer {}"],
-)
-def test_text_that_looks_like_a_key_is_redacted(key: str, around: str) -> None:
-    redacted = Redactor().text(around.format(key))
-    assert key not in redacted
-    assert "REDACTED" in redacted
-    assert redacted.replace("REDACTED", key) == around.format(key)
+def test_text_that_looks_like_a_key_is_redacted(key: str) -> None:
+    for around in AROUND:
+        redacted = Redactor().text(around.format(key))
+        assert key not in redacted
+        assert "REDACTED" in redacted
+        assert redacted.replace("REDACTED", key) == around.format(key)
 
 
 _LITERALS = list(_KEY_PATTERNS)

@@ -50,13 +50,11 @@ def test_a_list_of_chunks():
 
 
 @pytest.mark.parametrize("name", WIRES)
-@pytest.mark.parametrize(
-    "payload", [b"", "", {}, [], None, 7, "words", b"<html>", b"\xff\xfe", b"null", b"[]", b"0", "[" * 99_999]
-)
-def test_a_payload_that_is_no_answer(name: str, payload: Any):
-    for streaming in (None, True, False):
-        found = detect(name, payload, streaming=streaming)
-        assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
+def test_a_payload_that_is_no_answer(name: str):
+    for payload in (b"", "", {}, [], None, 7, "words", b"<html>", b"\xff\xfe", b"null", b"[]", b"0", "[" * 99_999):
+        for streaming in (None, True, False):
+            found = detect(name, payload, streaming=streaming)
+            assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,14 @@ KEYLIKE = "sk-" + "proj-" + "a1b2c3d4" * 4
 NO_VERSIONS = ["1", "v1/beta", "v1 beta", "v", "latest", "v1?key=x", "../v1", "Ⅴ1", "v٣", KEYLIKE]
 
 
-@pytest.mark.parametrize("version", NO_VERSIONS)
-@pytest.mark.parametrize("in_the_name", [True, False])
 @pytest.mark.parametrize("name", ["gemini", "openai", "openrouter", "xai", "anthropic"])
-def test_an_invalid_version_is_reported(name: str, in_the_name: bool, version: str) -> None:
-    named, given = (f"{name}@{version}", {}) if in_the_name else (name, {"api_version": version})
-    with pytest.raises(ConfigurationError, match="is not an API version of") as caught:
-        lab.Provider(named, model="m", **given)
-    assert KEYLIKE not in str(caught.value)
-    assert f"{name}@" in str(caught.value)
+def test_an_invalid_version_is_reported(name: str) -> None:
+    for version in NO_VERSIONS:
+        for named, given in ((f"{name}@{version}", {}), (name, {"api_version": version})):
+            with pytest.raises(ConfigurationError, match="is not an API version of") as caught:
+                lab.Provider(named, model="m", **given)
+            assert KEYLIKE not in str(caught.value)
+            assert f"{name}@" in str(caught.value)
 
 
 @pytest.mark.parametrize("version", ["v1\n", 1, ("v1",)])
