@@ -304,7 +304,6 @@ class Judge:
             row = np.minimum(row, limit.first)
         row = row.astype(np.int64)
         cuts = cut_steps(records, limits, row)
-        cuts.is_cut &= raised >= row  # no condition is read after a step that was cut off
         reached_here = self.goal == row
         unsure = unsure_from(records, counted)
         failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, cuts)

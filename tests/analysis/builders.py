@@ -105,6 +105,11 @@ def raises_without_text(history: RunHistory) -> bool:
     return False
 
 
+def odd(history: RunHistory) -> bool:
+    """Met at every second step."""
+    return len(history) % 2 == 1
+
+
 async def even(history: RunHistory) -> bool:
     """An async predicate."""
     await asyncio.sleep(0)

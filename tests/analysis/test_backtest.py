@@ -268,6 +268,14 @@ def test_a_foreign_frame_without_running_totals() -> None:
         lab.backtest(steps, HasToolCall("look"))
 
 
+def test_a_limit_that_a_later_credit_undoes_was_met_nonetheless() -> None:
+    steps = pd.DataFrame(
+        {"run_id": "a", "step": [1, 2, 3], "cost_usd": [0.02, -0.015, 0.001], "duration_s": 1.0, "started_s": [0.0, 3.0, 1.0]}
+    )
+    assert row(steps, MaxCost("0.02"))["step"] == row(steps, budget={"max_cost": "0.02"})["step"] == 1
+    assert row(steps, budget={"timeout": 4})["step"] == 2  # also by the time of a frame whose clock was put back
+
+
 def test_chunked_simulation_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     rows = [
