@@ -272,25 +272,29 @@ class Explorer(LiveView):
         return ("kept", self.limits.version) if self._others.over and self._is_settled else None
 
     def _static(self) -> StaticTrial:
-        if self._widget is None:
-            self._others.finish()
         tried = self._now()
         about = markup.note(f"The goal: {self._goal}.") + self._without_slider()
-        return StaticTrial(tried, self._trials.record, self._code_of(tried.chosen), about, self._pictured(tried))
+        return StaticTrial(tried, self._trials.record, self._code_of(tried.chosen), about, lambda: self._still_picture(tried))
+
+    def _still_picture(self, tried: Tried) -> Picture:
+        """Return the picture for a reader without a kernel: with all other limits, unless the live page is trying them."""
+        if self._widget is None:
+            self._others.finish()
+        return self._pictured(tried)
 
     def __repr__(self) -> str:
         return f"Explorer({counted(self._trials.record.row['runs'], 'run')}, {self.code})"
 
 
 class StaticTrial(StaticOutputs):
-    """The limits and their outcome for a reader without a kernel. `about` has remarks on both, as HTML."""
+    """The limits and their outcome for a reader without a kernel. `about` has remarks on both, as HTML; `picture` draws them."""
 
-    def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Picture) -> None:
+    def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Callable[[], Picture]) -> None:
         self._tried, self._record, self._code, self._about, self._picture = tried, record, code, about, picture
 
     def pictures(self) -> list[Picture]:
         """The chosen limits among others."""
-        return [self._picture]
+        return [self._picture()]
 
     def text(self) -> str:
         """Return the limits and their outcome in two lines."""
