@@ -76,7 +76,10 @@ def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> 
 def _as_text(values: pd.Series[Any]) -> pd.Series[Any]:
     if isinstance(values.dtype, pd.StringDtype):
         return values
-    return values.map(lambda value: None if _is_na(value) else str(value))
+    if values.dtype == object:  # may mix 1, 1.0 and True, which are equal but have different names
+        return values.map(lambda value: None if _is_na(value) else str(value))
+    codes, different = pd.factorize(values)  # the code of NA is -1
+    return pd.Series(np.array([*map(str, different), None], dtype=object)[codes], index=values.index)
 
 
 def _is_na(value: object) -> bool:

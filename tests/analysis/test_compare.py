@@ -15,6 +15,7 @@ from scipy import stats
 
 import agentlab as lab
 from agentlab import errors
+from agentlab.analysis.groups import in_order, names_of
 from tests.plots.builders import looping, run_of
 
 from .frame_builders import runs_of
@@ -48,6 +49,22 @@ def test_groups_are_in_the_order_of_their_first_run() -> None:
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
     assert one["no_interval"] == "completion: only one known, an interval needs 5; tokens, cost: none known"
     assert one["small_sample"] is None  # no meaningful interval exists
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([2, 10, 2], ["2", "10"]),
+        ([0.5, None, None], ["0.5", "unknown model"]),
+        (pd.to_datetime(["2026-01-02", None, None]), ["2026-01-02 00:00:00", "unknown model"]),
+        (pd.array([True, None, True], dtype="boolean"), ["True", "unknown model"]),
+        (pd.Categorical(["b", None, "a"]), ["b", "unknown model", "a"]),
+        (pd.Series([1, True, 1.0], dtype=object), ["1", "True", "1.0"]),
+    ],
+    ids=["whole", "floats", "dates", "yes or no", "categories", "mixed"],
+)
+def test_groups_have_the_names_of_their_values(values: Any, names: list[str]) -> None:
+    assert in_order(names_of(pd.DataFrame({"model": values}), ["model"])) == names
 
 
 def test_unknown_values_are_excluded_and_counted_not_zero() -> None:
