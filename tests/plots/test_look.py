@@ -146,7 +146,7 @@ def test_the_same_data_give_the_same_bytes(pictures: dict[str, PlotFigure], pngs
         first[kind].png(scale=1)
         assert pngs[kind] == second[kind].png() == first[kind].png()
     other = lab.plots.tokens(steps_of(("one", [1, 2, 3]))).figure
-    assert other.png() != lab.plots.tokens(steps_of(("one", [1, 2, 4]))).figure.png()
+    assert other.png(1) != lab.plots.tokens(steps_of(("one", [1, 2, 4]))).figure.png(1)
 
 
 # Notebooks -------------------------------------------------------------------------------------------------------------------

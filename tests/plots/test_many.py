@@ -41,7 +41,8 @@ def texts_of(ax: Any) -> list[str]:
 def is_inside(ax: Axes) -> bool:
     """True if the legend is within the figure."""
     figure = ax.figure
-    assert isinstance(figure, lab.plots.PlotFigure) and figure.png(scale=1)  # which computes the layout
+    assert isinstance(figure, lab.plots.PlotFigure)
+    figure.draw_without_rendering()  # computes the layout
     legend = ax.get_legend()
     assert legend is not None
     box = legend.get_window_extent()
@@ -90,7 +91,7 @@ def test_groups_that_are_not_drawn_take_no_room() -> None:
 
 def test_the_lines_of_a_comparison_of_forty_groups_do_not_overlap() -> None:
     figure = lab.plots.comparison(runs_of_many(MANY))
-    assert figure.png(scale=1)
+    figure.draw_without_rendering()
 
     for ax in figure.axes:
         for labels in (ax.get_xticklabels(), ax.get_yticklabels()):

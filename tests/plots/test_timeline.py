@@ -366,12 +366,12 @@ def test_everything_is_inside_and_texts_do_not_overlap(kind: str) -> None:
 def test_the_picture_is_transparent_and_reproducible(kind: str) -> None:
     figure = lab.plots.timeline(PICTURES[kind]).figure
     assert isinstance(figure, PlotFigure)
-    png = figure.png()
+    png = figure.png(1)
     picture = Image.open(io.BytesIO(png)).convert("RGBA")
 
     assert picture.getchannel("A").getpixel((0, 0)) == 0
     assert picture.getchannel("A").histogram()[0] > 0.6 * picture.width * picture.height
-    assert png == figure.png() == lab.plots.timeline(PICTURES[kind]).figure.png()
+    assert png == figure.png(1) == lab.plots.timeline(PICTURES[kind]).figure.png(1)
 
 
 def test_a_truncated_answer_of_a_real_run_is_hatched() -> None:
