@@ -160,6 +160,7 @@ def test_our_axes_show_their_figure() -> None:
     assert base64.b64decode(data["image/png"]) == ax.figure.png()
     assert data["text/plain"] == ax.alt
     assert metadata == {"image/png": {"width": 640, "height": 360, "alt": ax.alt}}
+    assert ax.figure.dpi == 100, "of the page, not of the picture"
 
 
 def test_drawing_loads_no_pyplot() -> None:
