@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -58,13 +59,20 @@ def recorded() -> list[Run]:
     return [made(place) for place in range(27)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _at_rest() -> Iterator[None]:
+    """Python aborts if it ends while another thread draws."""
+    before = set(threading.enumerate())
+    yield
+    wait_until(lambda: not any(one.name.startswith("agentlab-") for one in {*threading.enumerate()} - before))
+
+
 @pytest.fixture
 def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explorer]:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     explorer = lab.explore(recorded)
     _ = explorer.widget
     yield explorer
-    wait_until(lambda: explorer._others.over)  # Python cannot end well while another thread draws
     assert not explorer.fault.value
 
 
