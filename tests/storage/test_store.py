@@ -226,7 +226,7 @@ def test_the_panel_of_a_stored_run_shows_it(store: Store) -> None:
     loaded = store.load(run_id)
     assert loaded.state is RunState.READY
     html = loaded.panel().bundle()["text/html"]
-    assert all(word in html for word in ("look", "not started yet"))
+    assert all(word in html for word in ("look", "ready for the next step"))
 
 
 # Resuming --------------------------------------------------------------------------------------------------------------------------
