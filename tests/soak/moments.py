@@ -164,7 +164,8 @@ class TimeRunsOut:
         if self.late and waited_for is not None:
             waited_for.add_done_callback(lambda _: self._turn(clock, held=False))
         else:
-            self._turn(clock, held=waited_for is not None)
+            has_arrived = moments.loop._selector.select(0)  # type: ignore[union-attr]  # what a server or a thread sent just now
+            self._turn(clock, held=waited_for is not None and not has_arrived)
 
     def _turn(self, clock: ManualClock, *, held: bool) -> None:
         for run in self.runs:
