@@ -15,17 +15,25 @@ from .desk import context_of
 from .marimo_page import Marimo, MarimoPage
 from .panels import SLOW_RUN
 
-ENDS = SLOW_RUN.replace("StepCountIs(2_000)", "StepCountIs(30)")
-AT_ONCE = ENDS.replace("asyncio.sleep(0.1)", "asyncio.sleep(0)")
-SHOWN_LATER = ENDS.replace("run.panel()", "panel = run.panel()")
-WITH_BRANCH = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\npanel = run.panel()")
+AT_ONCE = SLOW_RUN.replace("StepCountIs(2_000)", "StepCountIs(30)").replace("asyncio.sleep(0.1)", "asyncio.sleep(0)")
+WANTED = "awaited"
+"""The file that makes the notebook await its run, which then ends after 30 steps."""
+WITH_BRANCH = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\npanel = run.panel()").replace(
+    "StepCountIs(2_000)", f'StepCountIs(30 if os.path.exists("{WANTED}") else 2_000)'
+)
+CELLS = [
+    f"import os\n{WITH_BRANCH}",
+    "panel",
+    f'result = await run if os.path.exists("{WANTED}") else None\nresult and result.stop_reason',
+    "result and lab.explore([run])",
+]
 
 
 @pytest.fixture(scope="module")
 def opened(marimo: Marimo, browser: Browser) -> Iterator[MarimoPage]:
-    """A page of the editor with a notebook whose second cell shows a panel."""
+    """A page of the editor with a notebook whose second cell shows a panel. All tests have it: to open one takes longer than most."""
     page = MarimoPage(context_of(marimo, browser).new_page(), marimo)
-    page.open(marimo.write_notebook("editor", [WITH_BRANCH, "panel"]))
+    page.open(marimo.write_notebook("editor", CELLS))
     yield page
     page.page.close()
 
@@ -122,23 +130,27 @@ def test_the_focus_stays_where_it_is_and_a_click_counts_although_steps_arrive(ed
 
 
 def test_an_awaited_run_is_seen_although_marimo_reads_no_clicks_meanwhile_and_an_explorer_says_that_it_has_no_controls(
-    marimo_page: MarimoPage,
+    editor: MarimoPage,
 ) -> None:
-    cells = [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason", "result\nlab.explore([run])"]
-    marimo_page.open(marimo_page.marimo.write_notebook("awaited", cells))
-    marimo_page.wait_for_status("running")
-    marimo_page.wait_for_steps(3)
-    marimo_page.wait_for_status("ended")
-    marimo_page.wait_for_steps(30)
-    expect(marimo_page.page.get_by_text("marimo cannot show the controls of this view")).to_be_visible(timeout=90_000)
-    expect(marimo_page.page.get_by_text("Jupyter widgets are not supported")).to_have_count(0)
+    wanted = editor.marimo.root / WANTED
+    wanted.touch()
+    try:
+        execute(editor, 0)  # and with it all others
+        editor.wait_for_status("running")
+        editor.wait_for_steps(3)
+        editor.wait_for_status("ended")
+        editor.wait_for_steps(30)
+        expect(editor.page.get_by_text("marimo cannot show the controls of this view")).to_be_visible(timeout=90_000)
+        expect(editor.page.get_by_text("Jupyter widgets are not supported")).to_have_count(0)
+    finally:
+        wanted.unlink()
 
 
-def test_an_export_has_the_static_view(marimo_page: MarimoPage) -> None:
-    notebook = marimo_page.marimo.write_notebook("export", [AT_ONCE.replace("run.panel()", "await run\nrun.panel()")])
+def test_an_export_has_the_static_view(marimo: Marimo) -> None:
+    notebook = marimo.write_notebook("export", [AT_ONCE.replace("run.panel()", "await run\nrun.panel()")])
     file = notebook.with_suffix(".html")
     command = [sys.executable, "-m", "marimo", "-y", "export", "html", str(notebook), "-o", str(file), "-f"]
-    subprocess.run(command, cwd=notebook.parent, env=marimo_page.marimo._server_environment(), check=True, capture_output=True)
+    subprocess.run(command, cwd=notebook.parent, env=marimo._server_environment(), check=True, capture_output=True)
     html = file.read_text(encoding="utf-8")
     assert "agentlab-static" in html
     assert "marimo-anywidget" not in html
