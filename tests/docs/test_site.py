@@ -214,11 +214,14 @@ def test_the_search_finds_pages(browser: Any, address: str, asked: str, first: s
 
 
 WIDE, NARROW = 1280, 390
-READ_WITH_AXE = ("docs/gallery.html", "docs/concepts/reasons.html", "docs/reference/limits.html")
+READ_WITH_AXE = ("docs/gallery.html", "docs/howto/browse.html", "docs/concepts/edges.html", "docs/reference/limits.html")
+"""Short pages that together have each kind of element, of table and of coloured text."""
 LOOKED_AT = (
     "",
     "docs/gallery.html",
     "docs/howto/recipes.html",
+    "docs/howto/browse.html",
+    "docs/concepts/edges.html",
     "docs/start/index.html",
     "docs/concepts/reasons.html",
     "docs/reference/limits.html",
