@@ -1,4 +1,7 @@
-"""The marker `agentlab_replay` and `--agentlab-record`, in pytest runs of their own."""
+"""The marker `agentlab_replay` and `--agentlab-record`, in pytest runs of their own.
+
+They are forks of one process; test_howto_record.py starts new ones.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from tests.engine.server import Server, serving, whole
 from tests.internal.test_redaction import LOOK_LIKE_KEYS
+
+from .forked_pytest import PLUGIN, ForkedPytest
 
 pytest_plugins = "pytester"
 
@@ -40,18 +47,38 @@ def plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     return pytester
 
 
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "agentlab.testing.pytest_plugin", *options)
+BRIEF = "--tb=line"
+"""To look up the source of each frame of an error takes longer than the rest of a run."""
+
+
+class Run(Protocol):
+    """Run pytest in the folder, with the plugin and without a cache."""
+
+    def __call__(self, pytester: pytest.Pytester, *options: str) -> pytest.RunResult: ...
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    def ran(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
+        return start(pytester, "-p", "no:cacheprovider", "-p", PLUGIN, *options)
+
+    if sys.platform == "win32":  # it has no forks
+        start = pytest.Pytester.runpytest_subprocess
+        yield ran
+    else:
+        with ForkedPytest() as process:
+            start = process.run
+            yield ran
 
 
 def answering(server: Server, times: int) -> None:
     assert len(server.asked) == times, [one.json for one in server.asked]
 
 
-def test_once_records_and_none_replays(plugin: pytest.Pytester) -> None:
+def test_once_records_and_none_replays(plugin: pytest.Pytester, run: Run) -> None:
     with serving(*[whole(ANSWER)] * 2) as server:
         plugin.makepyfile(test_trip=AGENT.format(base=server.base))
-        missing = run(plugin)
+        missing = run(plugin, BRIEF)
         missing.assert_outcomes(failed=2)
         missing.stdout.fnmatch_lines("*test_answer-Graz..yaml does not exist. Record it: pytest --agentlab-record=once *")
         answering(server, 0)
@@ -102,7 +129,7 @@ def numbers() -> AbstractContextManager[Server]:
     )
 
 
-def test_each_test_has_a_recording_of_its_own(plugin: pytest.Pytester) -> None:
+def test_each_test_has_a_recording_of_its_own(plugin: pytest.Pytester, run: Run) -> None:
     with numbers() as server:
         plugin.makepyfile(test_trip=ONE_PROMPT.format(base=server.base))
         run(plugin, "--agentlab-record=once").assert_outcomes(passed=17)
@@ -119,7 +146,7 @@ def test_each_test_has_a_recording_of_its_own(plugin: pytest.Pytester) -> None:
     } < names  # as before classes were named
 
 
-def test_a_request_without_a_recording_fails_also_where_its_error_is_caught(plugin: pytest.Pytester) -> None:
+def test_a_request_without_a_recording_fails_also_where_its_error_is_caught(plugin: pytest.Pytester, run: Run) -> None:
     plugin.makepyfile(
         """
         import contextlib, httpx, pytest
@@ -130,13 +157,13 @@ def test_a_request_without_a_recording_fails_also_where_its_error_is_caught(plug
                 httpx.Client(transport=agentlab_transport).post("https://llm.example/v1", json={})
         """
     )
-    done = run(plugin)
+    done = run(plugin, BRIEF)
     done.assert_outcomes(passed=1, errors=1)
     done.stdout.fnmatch_lines("*test_one.yaml does not exist. Record it: pytest --agentlab-record=once *::test_one")
 
 
 @pytest.mark.parametrize("mode", ["none", "once"])
-def test_wrong_arguments_of_the_mark_are_errors_in_each_mode(plugin: pytest.Pytester, mode: str) -> None:
+def test_wrong_arguments_of_the_mark_are_errors_in_each_mode(plugin: pytest.Pytester, run: Run, mode: str) -> None:
     wrong = ["mtach='order'", "'a.yaml', 'b.yaml'", "'a.yaml', path='b.yaml'"]
     tests = [f"@pytest.mark.agentlab_replay({given})\ndef test_{number}(): pass" for number, given in enumerate(wrong)]
     plugin.makepyfile("\n".join(["import pytest", *tests]))
@@ -148,12 +175,12 @@ def test_wrong_arguments_of_the_mark_are_errors_in_each_mode(plugin: pytest.Pyte
         )
 
 
-def test_rewrite_records_again(plugin: pytest.Pytester) -> None:
+def test_rewrite_records_again(plugin: pytest.Pytester, run: Run) -> None:
     with serving(script=lambda asked: whole(ANSWER)) as server:
         plugin.makepyfile(test_trip=AGENT.format(base=server.base))
         run(plugin, "--agentlab-record=once").assert_outcomes(passed=2)
         plugin.makepyfile(test_trip=AGENT.format(base=server.base).replace("Where?", "Where to?"))
-        changed = run(plugin)
+        changed = run(plugin, BRIEF)
         changed.assert_outcomes(failed=2)
         changed.stdout.fnmatch_lines("*ReplayMissError: No recording matches*")
         run(plugin, "--agentlab-record=rewrite").assert_outcomes(passed=2)
@@ -176,7 +203,7 @@ CLIENTS = """
 """
 
 
-def test_other_clients_take_the_transport(plugin: pytest.Pytester) -> None:
+def test_other_clients_take_the_transport(plugin: pytest.Pytester, run: Run) -> None:
     with serving(whole({}), whole({})) as server:
         plugin.makepyfile(CLIENTS.format(base=server.base))
         run(plugin, "--agentlab-record=once", "-k", "sync").assert_outcomes(passed=2, deselected=1)
@@ -197,7 +224,7 @@ def cassette(path: Path, *answers: object) -> None:
     path.write_text(json.dumps({"version": 1, "interactions": entries}))
 
 
-def test_unused_recordings_and_keys_are_reported(plugin: pytest.Pytester) -> None:
+def test_unused_recordings_and_keys_are_reported(plugin: pytest.Pytester, run: Run) -> None:
     cassette(plugin.path / "own.json", {}, {"key": LOOK_LIKE_KEYS["openai"]}, {})
     plugin.makepyfile(
         """
