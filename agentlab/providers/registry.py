@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
@@ -51,16 +51,17 @@ def resolve(spec: str) -> ProviderProtocol:
     example = f"{vendor}:{name}" if vendor else "openai:gpt-4.1-mini"
     if _built_in(name) is not None:
         example = f"{name}:model-name"
+    known = names()
     before, _, after = name.partition("/")
-    hint = _translation(before.lower(), after) if after and not colon else ""
+    hint = _translation(before.lower(), after, known) if after and not colon else ""
     hint = hint or f"write provider:model, e.g. {example!r}."
-    raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_listing()}")
+    raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_listing(known)}")
 
 
-def _translation(name: str, model: str) -> str:
+def _translation(name: str, model: str, known: Iterable[str]) -> str:
     """Return how to write another tool's name of a provider here; "" for an unknown name."""
     translated = _ALIASES.get(name, name)
-    return f"write '{translated}:{model}'." if translated in names() else ""
+    return f"write '{translated}:{model}'." if translated in known else ""
 
 
 def Provider(  # noqa: N802  public as lab.Provider
@@ -114,8 +115,12 @@ def split_version(name: str) -> tuple[str, str]:
 
 def names() -> tuple[str, ...]:
     """Return the names of all providers, sorted."""
+    return _names(_entry_points())
+
+
+def _names(others: Iterable[str]) -> tuple[str, ...]:
     own = {name for file in _files() for name in _provided_by(file)}
-    return tuple(sorted({*own, *_shared(), *_entry_points()}))
+    return tuple(sorted({*own, *_shared(), *others}))
 
 
 @overload
@@ -166,6 +171,7 @@ def _shared() -> Mapping[str, Any]:
 
 
 def _entry_points() -> dict[str, EntryPoint]:
+    """Return the providers of other packages by name: slow, because every installed package is searched."""
     from importlib.metadata import entry_points  # slow to import
 
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -175,12 +181,13 @@ def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
     """Return the class of a provider. Raises UnknownProviderError, which suggests how to write the name and `model`."""
     if (own := _built_in(name)) is not None:
         return _with_redacted_repr(own)
-    if (point := _entry_points().get(name)) is not None:
+    points = _entry_points()
+    if (point := points.get(name)) is not None:
         return _with_redacted_repr(point.load())
-    known = str(name).lower()
-    if known in _ALIASES:
-        raise UnknownProviderError(f"No provider {name!r}: {_translation(known, model)}{_listing()}")
-    raise UnknownProviderError(f"No provider {name!r}.{did_you_mean(known, names(), 0.7)}{_listing()}")
+    known, lower = _names(points), str(name).lower()
+    if lower in _ALIASES:
+        raise UnknownProviderError(f"No provider {name!r}: {_translation(lower, model, known)}{_listing(known)}")
+    raise UnknownProviderError(f"No provider {name!r}.{did_you_mean(lower, known, 0.7)}{_listing(known)}")
 
 
 @functools.cache
@@ -189,5 +196,5 @@ def _with_redacted_repr(kind: Any) -> Callable[..., ProviderProtocol]:
     return cast("Callable[..., ProviderProtocol]", redacted_repr(kind) if isinstance(kind, type) else kind)
 
 
-def _listing() -> str:
-    return f" Providers: {', '.join(names())}."
+def _listing(known: Iterable[str]) -> str:
+    return f" Providers: {', '.join(known)}."

@@ -452,8 +452,8 @@ def _errors(name: str) -> Iterator[BaseException]:
         run = agent_of(source, server.base).run("go", budget=lab.Budget(max_turns=1))
         asyncio.run(_finished(run))
     assert run.result is not None
-    for error in (run.result.error, *(step.error for step in run.history)):
-        if error is not None:
-            while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
-                error.__traceback__ = error.__traceback__.tb_next
-            yield error
+    every = (run.result.error, *(step.error for step in run.history))  # the last one is in both
+    for error in {id(error): error for error in every if error is not None}.values():
+        while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+            error.__traceback__ = error.__traceback__.tb_next
+        yield error
