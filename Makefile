@@ -7,8 +7,9 @@ LITE_VENV = .venv-lite
 SECONDS ?= 60
 WORKERS ?= 3
 PROVIDER ?= all
+PIP = $(VENV)/bin/python -m pip --python $(BIN)/python
 # uv installs in a third of the time; pip does it where uv cannot, such as with a package index that only pip is configured for.
-INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(PINNED) || $(BIN)/python -m pip install --quiet $(PINNED)
+INSTALL = $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt uv && $(VENV)/bin/uv pip install --quiet --python $(BIN)/python $(PINNED) || $(PIP) install --quiet $(PINNED)
 NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p tests.notebooks.answered -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
@@ -129,8 +130,8 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 
 $(LITE_VENV)/.lite: BIN = $(LITE_VENV)/bin
 $(LITE_VENV)/.lite: PINNED = --constraint constraints.txt --requirement release/lite.txt
-$(LITE_VENV)/.lite: release/lite.txt constraints.txt
-	$(PYTHON) -m venv $(LITE_VENV)
+$(LITE_VENV)/.lite: release/lite.txt constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv --without-pip $(LITE_VENV)
 	$(INSTALL)
 	touch $@
 

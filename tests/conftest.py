@@ -26,9 +26,9 @@ settings.load_profile("agentlab")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the files in the order in which the workers take them."""
     if hasattr(config, "workerinput"):
-        from file_order import from_browser_to_rest  # needs xdist
+        from file_order import in_order  # needs xdist
 
-        items.sort(key=from_browser_to_rest)
+        items[:] = in_order(items)
 
 
 @pytest.hookimpl(wrapper=True)

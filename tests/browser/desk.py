@@ -17,7 +17,7 @@ from end_and_forget import END_AND_FORGET
 from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
 from .jupyter import KERNEL_NAME, JupyterLab, JupyterServer
-from .lab_page import LIGHT, NOTEBOOK, OPEN_TIMEOUT_S, LabPage
+from .lab_page import LIGHT, NOTEBOOK, OPEN_TIMEOUT_S, POLLING_MS, LabPage
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
 KERNEL_TIMEOUT_S = 30
@@ -99,7 +99,9 @@ class SharedPage(LabPage):
     def _load(self) -> None:
         """Load Lab, without a notebook."""
         self.page.goto(f"{self.jupyter.url}lab/workspaces/shared?token={self.jupyter.token}&reset")
-        self.page.wait_for_function("() => Boolean(window.jupyterapp?.restored)", timeout=OPEN_TIMEOUT_S * 1000)
+        self.page.wait_for_function(
+            "() => Boolean(window.jupyterapp?.restored)", polling=POLLING_MS, timeout=OPEN_TIMEOUT_S * 1000
+        )
         self.page.evaluate("async () => { await window.jupyterapp.restored; }")
 
     def _begin(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .widget_page import WidgetPage
 
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 OPEN_TIMEOUT_S = 90
+POLLING_MS = 50  # Playwright's default is every frame, which makes the page draw frames all the time
 
 # JupyterLab's own objects, which --expose-app-in-browser makes available to a page.
 NOTEBOOK = "const app = window.jupyterapp; const panel = app.shell.currentWidget; const session = panel.context.sessionContext;"
@@ -33,6 +34,7 @@ IS_READY = """() => {
 class LabPage(WidgetPage):
     """A notebook in JupyterLab or Notebook 7. Every failed wait raises a Playwright error that says what was awaited."""
 
+    css = "css:light"  # a notebook has no shadow trees: Playwright need not look for them in thousands of elements at each poll
     outputs = ".jp-Notebook .jp-Cell-outputArea"
 
     def __init__(self, page: Page, jupyter: JupyterLab, timeout_s: float = 30) -> None:
@@ -52,7 +54,7 @@ class LabPage(WidgetPage):
     def wait_until_ready(self) -> None:
         """Wait until the notebook is shown, its kernel is idle, and no dialog is open."""
         try:
-            self.page.wait_for_function(IS_READY, timeout=OPEN_TIMEOUT_S * 1000)
+            self.page.wait_for_function(IS_READY, polling=POLLING_MS, timeout=OPEN_TIMEOUT_S * 1000)
         except Error as problem:
             raise AssertionError(f"the notebook did not come up: {self._state()}\n{self.jupyter.log()}") from problem
         dialog = self.page.locator(".jp-Dialog")
@@ -63,7 +65,7 @@ class LabPage(WidgetPage):
 
     def wait_until_busy(self) -> None:
         """Wait until a cell that was sent without waiting is running."""
-        self.page.wait_for_function(f"() => {{ {NOTEBOOK} return session.kernelDisplayStatus === 'busy'; }}")
+        self.page.wait_for_function(f"() => {{ {NOTEBOOK} return session.kernelDisplayStatus === 'busy'; }}", polling=POLLING_MS)
 
     def run_cell(self, index: int, *, wait: bool = True) -> None:
         """Run the cell at this index, counted from 0; with `wait`, until it ends."""
@@ -75,7 +77,7 @@ class LabPage(WidgetPage):
 
     def cell(self, index: int) -> Locator:
         """The cell at this index."""
-        return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
+        return self.page.locator(f"{self.css}=.jp-Notebook .jp-Cell").nth(index)
 
     def output(self, index: int) -> Locator:
         """The output below the cell at this index, including its widgets."""
@@ -88,7 +90,7 @@ class LabPage(WidgetPage):
     def use_theme(self, theme: str) -> None:
         """Switch JupyterLab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
-        self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme, polling=POLLING_MS)
         expect(self.page.locator(".jp-LabSplash, #jupyterlab-splash")).to_have_count(0)
 
     def save(self) -> dict[str, Any]:

@@ -21,6 +21,8 @@ class WidgetPage:
     the element that it presses or reads next.
     """
 
+    css = "css"
+    """Playwright's way to read a selector."""
     outputs = "body"
 
     def __init__(self, page: Page, timeout_s: float = 30) -> None:
@@ -66,7 +68,7 @@ class WidgetPage:
     @property
     def live(self) -> Locator:
         """The live page that is visible."""
-        return self.page.locator(LIVE).locator("visible=true")
+        return self.page.locator(f"{self.css}={LIVE}").locator("visible=true")
 
     @property
     def status(self) -> Locator:
@@ -95,7 +97,7 @@ class WidgetPage:
         return path
 
     def _outputs(self) -> Locator:
-        return self.page.locator(self.outputs)
+        return self.page.locator(f"{self.css}={self.outputs}")
 
     def _note(self, message: ConsoleMessage) -> None:
         self.console.append(f"{message.type}: {message.text}")

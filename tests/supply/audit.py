@@ -81,8 +81,11 @@ def main(arguments: list[str]) -> int:
     """Audit constraints.txt."""
     pins(CONSTRAINTS)
     if not (ENVIRONMENT / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-        subprocess.run([str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", TOOL], check=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(ENVIRONMENT)], check=True)
+        python = str(ENVIRONMENT / "bin" / "python")
+        with_uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, TOOL]
+        if subprocess.run(with_uv, check=False).returncode:  # it is not there, or does not know the index
+            subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", TOOL], check=True)
         (ENVIRONMENT / "ready").touch()
     with tempfile.TemporaryDirectory() as place:
         first = Path(place) / "known.txt"
