@@ -12,8 +12,8 @@ import pytest
 from fake_time import OwnTime
 from hypothesis import settings
 
-KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-
+for key_variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+    os.environ.pop(key_variable, None)
 os.environ["AGENTLAB_FRONTEND"] = "none"
 
 settings.register_profile(
@@ -65,12 +65,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return FromTwoEnds(config, log)
-
-
-@pytest.fixture(autouse=True)
-def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in KEY_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
