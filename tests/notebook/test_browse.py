@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
@@ -257,6 +258,7 @@ def many(path: Path, number: int) -> lab.Store:
             script=[*[looking(None, step) for step in range(place)], say("Found." * 300)],
         )
     runs = few.storage.runs()
+    gc.collect()  # a run that is still in memory would give its own state to its copies
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         for place in range(number):
             run = runs[place % 5]
@@ -282,7 +284,7 @@ def test_thousands_of_runs_are_listed_without_reading_their_steps(tmp_path: Path
     rows = listed(store)
     assert len(rows) == 5_000 and rows[0]["id"] == f"{4_999:012x}"
     assert len(json.dumps(rows[0])) < 800
-    assert sum(row["state"] == "interrupted" for row in rows) == 500 or rows[-1]["state"] == "idle"
+    assert sum(row["state"] == "interrupted" for row in rows) == 500
 
 
 def _seconds(work: Callable[[], object]) -> float:
