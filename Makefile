@@ -23,16 +23,16 @@ demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no networ
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/01_quickstart.ipynb
 
-test: $(VENV)/.dev chromium compiled ## run every test: unit, kernel, browser, notebooks; lint and notebooks run in parallel with the others
+test: $(VENV)/.dev chromium ## run every test: unit, kernel, browser, notebooks; lint and notebooks run in parallel with the others
 	$(MAKE) --no-print-directory --jobs 2 test-all beside
 
 chromium:
 	tests/install_chromium
 
-compiled: $(VENV)/.dev # while Chromium is downloaded; otherwise each worker would rewrite the assertions of all tests
+compiled: $(VENV)/.dev # otherwise each worker would rewrite the assertions of all tests
 	-$(BIN)/python -m pytest --collect-only -qq > /dev/null # a fault is reported by the run itself
 
-test-all: $(VENV)/.dev
+test-all: compiled
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20
 
 beside: lint
