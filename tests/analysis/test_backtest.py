@@ -111,10 +111,11 @@ def test_a_truncated_record_gives_no_answer_after_its_end() -> None:
         "cost_saved",
     )
     assert all(answer[name] is None for name in nothing)
-    table = lab.backtest([record, five()], StepCountIs([3, 4]))
-    assert list(table["unknown"]) == [0, 1]
-    assert list(table["unknown_share"]) == [0.0, 0.5]
-    assert list(table["tokens_mean"]) == [45.0, 60.0]  # of the run that can answer
+    table = lab.backtest([record, five()], StepCountIs([3, 4, 5]))
+    assert list(table["unknown"]) == [0, 1, 1]
+    assert list(table["unknown_share"]) == [0.0, 0.5, 0.5]
+    assert list(table["tokens_mean"]) == [45.0, 60.0, 65.0]  # of the run that can answer
+    assert list(table["step_mean"]) == [3.0, 4.0, 5.0]
 
 
 def test_unreported_usage_stays_unknown() -> None:
