@@ -113,7 +113,8 @@ def _install() -> None:
     if _old or not _watched or threading.current_thread() is not threading.main_thread():
         return
     present = signal.getsignal(signal.SIGINT)
-    if present is signal.default_int_handler:  # a cell is executing; the kernel restores the idle handler afterwards
+    idle = getattr(_kernel(), "saved_sigint_handler", present)
+    if present is not idle:  # a cell is executing, or awaits something; the kernel restores the idle handler afterwards
         _on_main_loop(_install, RETRY_S)
         return
     _old.append(signal.signal(signal.SIGINT, _interrupted))

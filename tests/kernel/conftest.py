@@ -51,9 +51,6 @@ os.environ.pop("AGENTLAB_FRONTEND", None)
 os.chdir(tempfile.mkdtemp(dir="."))
 """
 
-IGNORES_INTERRUPTS = "get_ipython().kernel.saved_sigint_handler != __import__('signal').default_int_handler"
-"""True if the kernel, once it is idle, ignores interrupts: it forgets this if one comes while it handles the end of a cell."""
-
 
 @pytest.fixture(scope="package")
 def kernels(kernel_python: str) -> Iterator[list[LiveKernel]]:
@@ -74,7 +71,7 @@ def tidied_kernel(kernels: list[LiveKernel], kernel_python: str) -> Iterator[Liv
     kernel.listeners.clear()
     try:
         kernel.execute(TIDY_UP)
-        in_order = kernel.value(f"[__left, {IGNORES_INTERRUPTS}]") == [[], True]
+        in_order = kernel.value("__left") == []
     except KernelProblemError:
         in_order = False
     if not in_order:

@@ -135,6 +135,16 @@ def test_the_stop_button_reaches_a_background_run(kernel: LiveKernel) -> None:
     assert kernel.execute("print('alive')").printed == "alive\n"
 
 
+def test_the_stop_button_reaches_a_background_run_after_a_cell_that_awaited_something_else(kernel: LiveKernel) -> None:
+    kernel.execute(SLOW_RUN + "\nimport asyncio\nrun.start()\nawait asyncio.sleep(0.5)\nrun.cancel()")
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the first run to end")
+    kernel.execute(SLOW_RUN + "\nrun.start()\nawait asyncio.sleep(0.5)")
+    kernel.wait_for(0.5)
+    kernel.interrupt()
+    kernel.wait(lambda: kernel.value("run.result is not None"), what="the second run to be cancelled")
+    assert kernel.value("str(run.result.stop_reason)") == "cancelled"
+
+
 def test_the_stop_button_ends_an_awaiting_cell_and_every_step_is_kept(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     waiting = kernel.submit("result = await run")
