@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,8 @@ def port(command: list[str], folder: Path) -> Iterator[int]:
         time.sleep(0.01)
     yield free
     if process.poll() is None:
-        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a test has killed it, and its starter has not noticed yet
+            os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
     process.wait()
 
 
