@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fixtures.scenarios import SCENARIOS
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget
 from agentlab.errors import ProviderStatusError
+from agentlab.experiments.shared_budget import SharedBudget, Spent
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -89,6 +91,27 @@ def test_workers_in_other_processes_exceed_the_budget_by_at_most_one_step(
     assert (results.runs["state"] == "ended").sum() >= 10
     study.budget = Budget(**{limit: large})
     assert_same(go(study, executor=two_processes, concurrency=8), unlimited)
+
+
+def test_a_workers_share_is_what_a_run_of_its_group_cost_and_counts_what_the_run_spent_before() -> None:
+    limits = Budget(max_cost="1.00", max_calls=100)
+    begun = {"continued": {"run": Spent(2, 0, Decimal("0.05"))}, "nearly done": {"run": Spent(6, 0, Decimal("0.15"))}}
+    shared = SharedBudget(limits, None, begun)
+
+    def share(run_id: str) -> tuple[int | None, Decimal | None]:
+        assert shared.reserve(run_id, "group", Budget(max_cost="0.20", max_calls=8), at_once=3)
+        lease = shared.lease(run_id)
+        assert lease is not None
+        return lease.max_calls, lease.max_cost
+
+    assert share("first") == (8, Decimal("0.20"))  # its own limits, as long as no run has ended
+    assert share("continued") == (8, Decimal("0.20"))
+    shared.release("continued", "group", ended=False)
+    shared.book("first", Spent(4, 0, Decimal("0.10")))
+    shared.release("first", "group", ended=True)
+    assert share("second") == (4, Decimal("0.10"))
+    assert share("continued") == (4, Decimal("0.10"))
+    assert share("nearly done") == (7, Decimal("0.175"))  # it spent more than the first run: a quarter of that run on top
 
 
 def trip(**more: Any) -> lab.Experiment:
