@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -522,51 +521,44 @@ def test_the_store_keeps_sub_agents(tmp_path: Path) -> None:
         assert [type(event) for event in loaded.events] == [type(event) for event in run.events]
 
 
-KILLED = """
-import asyncio, os, signal, sys
-import agentlab as lab
-from agentlab.testing import ScriptedProvider, call, say
+def ran(path: Path, how: str = "go on", deep: int = 0, budget: int = 10_000) -> list[str]:
+    """Begin the run, or resume the one in the store: what is known of it then, if it is resumed, and at its end."""
 
-@lab.tool(inline=True)
-def look(q: str = "") -> str:
-    if sys.argv[2] == "die" and q == "2":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return q
+    @lab.tool(inline=True)
+    def look(q: str = "") -> str:
+        if how == "die" and q == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return q
 
-child = lab.Agent(ScriptedProvider([call("look", {"q": "1"}), call("look", {"q": "2"}), say("found")]), tools=[look], name="child")
-tool = child.as_tool("research")
-for _ in range(int(sys.argv[3])):
-    tool = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("found")]), tools=[tool]).as_tool("research")
-store = lab.Store(sys.argv[1])
-script = [call("research", {"task": "x"}, cost="0.01"), say("done", cost="0.01")]
-agent = lab.Agent(ScriptedProvider(script), tools=[tool], observers=[store])
-budget = lab.Budget(max_tokens=int(sys.argv[4]))
-
-async def main():
-    if store.run_ids():
-        run = store.resume(store.run_ids()[0], agent)
-        print(run.history.tokens, run.history.calls, run.history.own_usage.total_tokens)
-        if sys.argv[2] == "tight":
+    child = lab.Agent(
+        ScriptedProvider([call("look", {"q": "1"}), call("look", {"q": "2"}), say("found")]), tools=[look], name="child"
+    )
+    tool = child.as_tool("research")
+    for _ in range(deep):
+        tool = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("found")]), tools=[tool]).as_tool("research")
+    script = [call("research", {"task": "x"}, cost="0.01"), say("done", cost="0.01")]
+    with lab.Store(path) as store:
+        agent = lab.Agent(ScriptedProvider(script), tools=[tool], observers=[store])
+        ids, known = store.run_ids(), []
+        run = store.resume(ids[0], agent) if ids else agent.run("go", budget=Budget(max_tokens=budget))
+        if ids:
+            known.append(f"{run.history.tokens} {run.history.calls} {run.history.own_usage.total_tokens}")
+        if how == "tight":
             run.limits.max_tokens = 15
-    else:
-        run = agent.run("go", budget=budget)
-    result = await run
-    print(result.stop_reason, result.usage.total_tokens, run.history.own_usage.total_tokens, run.history.calls)
-
-asyncio.run(main())
-"""
+        result = done(run)
+        used = f"{result.usage.total_tokens} {run.history.own_usage.total_tokens} {run.history.calls}"
+        return [*known, f"{result.stop_reason} {used}"]
 
 
-def killed(path: Path, *, deep: int = 0, budget: int = 10_000) -> str:
+def killed(path: Path, *, deep: int = 0, budget: int = 10_000) -> None:
     """A process that is killed when the sub-agent `deep`, below the first one, looks for the second time."""
-    return in_a_process(path, "die", deep, budget, status=-signal.SIGKILL)
-
-
-def in_a_process(path: Path, how: str, deep: int = 0, budget: int = 10_000, status: int = 0) -> str:
-    given = [str(path), how, str(deep), str(budget)]
-    done = subprocess.run([sys.executable, "-c", KILLED, *given], check=False, timeout=60, capture_output=True, text=True)
-    assert done.returncode == status, done.stderr
-    return done.stdout
+    process = os.fork()
+    if not process:
+        try:
+            ran(path, "die", deep, budget)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
 
 
 def test_after_a_kill_the_step_is_repeated(tmp_path: Path) -> None:
@@ -580,7 +572,7 @@ def test_after_a_kill_the_step_is_repeated(tmp_path: Path) -> None:
         assert frame["parent_step"].to_list()[1] == 1
         assert frame["child_tokens"].to_list() == [15, 0]  # the step of the second look was not finished
         assert store.load(frame["run_id"][0]).history.tokens == 15
-    assert in_a_process(path, "go on").splitlines() == ["15 1 0", "completed 90 30 6"]
+    assert ran(path) == ["15 1 0", "completed 90 30 6"]
     with lab.Store(path) as store:
         assert store.frame("runs")["state"].to_list() == ["ended", "interrupted", "ended"]
 
@@ -592,7 +584,7 @@ def test_usage_of_sub_agents_before_a_kill_counts_once(deep: int, kills: int, tm
     for _ in range(kills):
         killed(path, deep=deep)
     lost, whole = 15 * kills, 30 + 30 * deep + 45
-    first_output, last_output = in_a_process(path, "go on", deep).splitlines()
+    first_output, last_output = ran(path, deep=deep)
     assert first_output == f"{lost} {kills} 0"
     assert last_output == f"completed {whole + lost} 30 {whole // 15 + kills}"
     with lab.Store(path) as store:
@@ -626,13 +618,13 @@ def test_usage_before_a_kill_reduces_the_budget_of_later_sub_agents(tmp_path: Pa
     with lab.Store(elsewhere) as store:
         store.import_from(tmp_path / "exported")
     for one in (path, elsewhere):
-        assert in_a_process(one, "go on", budget=50).splitlines() == ["30 2 0", "token_budget 60 15 4"]
+        assert ran(one, budget=50) == ["30 2 0", "token_budget 60 15 4"]
 
 
 def test_a_budget_exhausted_before_a_kill_allows_no_further_call(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     killed(path)
-    assert in_a_process(path, "tight").splitlines() == ["15 1 0", "token_budget 15 0 1"]
+    assert ran(path, "tight") == ["15 1 0", "token_budget 15 0 1"]
     with lab.Store(path) as store:
         first = store.frame("runs").iloc[0]
         assert (first["total_tokens"], first["child_tokens"], first["child_calls"], first["steps"]) == (0, 15, 1, 0)
