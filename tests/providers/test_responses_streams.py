@@ -97,8 +97,9 @@ def test_a_parser_can_be_used_again():
 # Broken streams ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("manner", ["named", "unnamed"])
 def test_a_stream_cut_anywhere_has_no_clean_end(manner: str):
+    """The other manners differ in whole events, after which the next test cuts them."""
     data = stream(TALK, manner)
     last = data.rindex(b"}")
     if manner == "unnamed":

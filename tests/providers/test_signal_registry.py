@@ -311,7 +311,7 @@ def test_an_unknown_provider_is_read_by_the_pattern(registry: SignalRegistry, na
         assert found.raw_value == sure.raw_value
 
 
-@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])  # the other wires have the bytes of OpenAI's
 def test_streams_of_an_unknown_provider_may_be_cut_anywhere(registry: SignalRegistry, name: str) -> None:
     data = stream(name, CUT)
     for place in range(len(data)):
