@@ -222,7 +222,6 @@ def test_a_compatible_server_is_priced_by_its_address(address: str, model: str) 
     assert (cost.usd, cost.source) == (theirs.total_price, CostSource.PRICED)
 
 
-@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic", "gemini", "azure", "openrouter", "bedrock", "xai"])
 @pytest.mark.parametrize(
     "address",
     [
@@ -235,10 +234,11 @@ def test_a_compatible_server_is_priced_by_its_address(address: str, model: str) 
         "https://me--serve.modal.run/v1",
     ],
 )
-def test_another_server_is_not_the_vendor(name: str, address: str) -> None:
-    cost = cost_of(name, "gpt-5.4-mini", Usage(1000, 500), at=EVENING, address=address)
-    assert cost.usd is None
-    assert "The price list " in cost.reason
+def test_another_server_is_not_the_vendor(address: str) -> None:
+    for name in ("compatible", "openai", "anthropic", "gemini", "azure", "openrouter", "bedrock", "xai"):
+        cost = cost_of(name, "gpt-5.4-mini", Usage(1000, 500), at=EVENING, address=address)
+        assert cost.usd is None, name
+        assert "The price list " in cost.reason, name
 
 
 @pytest.mark.parametrize(

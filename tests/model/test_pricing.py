@@ -59,24 +59,22 @@ USAGES = {
 }
 
 
-@pytest.mark.parametrize("used", USAGES.values(), ids=USAGES.keys())
 @pytest.mark.parametrize(("provider", "model", "prices"), PRICES.values(), ids=PRICES.keys())
-def test_prices_equal_those_of_the_list(
-    provider: str, model: str, prices: tuple[str, str | None, str | None, str], used: Usage
-) -> None:
+def test_prices_equal_those_of_the_list(provider: str, model: str, prices: tuple[str, str | None, str | None, str]) -> None:
     fresh, read, write, out = (None if price is None else Decimal(price) / M for price in prices)
     assert fresh is not None
     assert out is not None
-    assert used.input_tokens is not None
-    assert used.output_tokens is not None
-    reads, writes = used.cache_read_tokens or 0, used.cache_write_tokens or 0
-    expected = (
-        (used.input_tokens - reads - writes) * fresh
-        + reads * (fresh if read is None else read)
-        + writes * (fresh if write is None else write)
-        + used.output_tokens * out  # reasoning is part of it
-    )
-    assert cost_of(provider, model, used, at=THEN) == Cost(expected, CostSource.PRICED)
+    for what, used in USAGES.items():
+        assert used.input_tokens is not None, what
+        assert used.output_tokens is not None, what
+        reads, writes = used.cache_read_tokens or 0, used.cache_write_tokens or 0
+        expected = (
+            (used.input_tokens - reads - writes) * fresh
+            + reads * (fresh if read is None else read)
+            + writes * (fresh if write is None else write)
+            + used.output_tokens * out  # reasoning is part of it
+        )
+        assert cost_of(provider, model, used, at=THEN) == Cost(expected, CostSource.PRICED), what
 
 
 @pytest.mark.parametrize(
@@ -107,12 +105,12 @@ def test_a_custom_provider_is_priced_by_its_name() -> None:
     assert cost_of("groq", "llama-3.3-70b-versatile", Usage(1000, 500)).source is CostSource.PRICED
 
 
-@pytest.mark.parametrize("name", sorted(lab.capabilities()))
-def test_every_provider_is_in_the_list_or_known_to_be_missing(name: str) -> None:
+def test_every_provider_is_in_the_list_or_known_to_be_missing() -> None:
     known = {provider.id for provider in genai_prices.data_snapshot.get_snapshot().providers}
-    seller = next((preset.prices for preset in PRESETS if preset.name == name), PRICE_BOOK_NAMES.get(name, ""))
-    assert name.startswith("compatible") or PRICE_BOOK_NAMES.get(name, name) == (seller or name)
-    assert not seller or any(name == seller or name.startswith(f"{seller}_") for name in known)
+    for name in sorted(lab.capabilities()):
+        seller = next((preset.prices for preset in PRESETS if preset.name == name), PRICE_BOOK_NAMES.get(name, ""))
+        assert name.startswith("compatible") or PRICE_BOOK_NAMES.get(name, name) == (seller or name), name
+        assert not seller or any(name == seller or name.startswith(f"{seller}_") for name in known), name
 
 
 # From a response to its cost -----------------------------------------------------------------------------------------------

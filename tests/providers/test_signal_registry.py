@@ -78,16 +78,16 @@ SAYING: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", lab.capabilities())
-def test_a_wire_sends_the_reasons_listed_in_its_capabilities(name: str) -> None:
-    read = 0
-    for reason, fields in lab.capabilities(name).reasons.items():
-        for field, values in fields.items():
-            for value in values if field in SAYING else ():
-                found = lab.detect(name, SAYING[field](value)).finish_reason
-                assert found is reason or reason is FinishReason.TOOL_CALLS, (field, value)  # this one needs a call
-                read += 1
-    assert read >= 5
+def test_a_wire_sends_the_reasons_listed_in_its_capabilities() -> None:
+    for name in lab.capabilities():
+        read = 0
+        for reason, fields in lab.capabilities(name).reasons.items():
+            for field, values in fields.items():
+                for value in values if field in SAYING else ():
+                    found = lab.detect(name, SAYING[field](value)).finish_reason
+                    assert found is reason or reason is FinishReason.TOOL_CALLS, (name, field, value)  # this one needs a call
+                    read += 1
+        assert read >= 5, name
 
 
 def test_reasons_of_a_custom_dialect_are_listed() -> None:
