@@ -765,10 +765,9 @@ def test_html_that_python_failed_to_clean_runs_nothing(opened: Opened) -> None:
 def test_axe_finds_nothing_serious(opened: Opened) -> None:
     page = opened(family())
     page.locator("[data-section=runs] summary").click()
+    chip(page, "max_turns 3").click()
     step(page, 2).locator(".agentlab-call summary").click()
     step(page, 2).get_by_text("Details").click()
-    assert faults_in_both_schemes(page, ROOT) == []
-    chip(page, "max_turns 3").click()
     page.get_by_role("searchbox").fill("look")
     expect(page.locator(".page-found")).not_to_be_empty()
     assert faults_in_both_schemes(page, ROOT) == []
@@ -777,7 +776,7 @@ def test_axe_finds_nothing_serious(opened: Opened) -> None:
     assert faults_in_both_schemes(page, ROOT) == []
     page.get_by_role("button", name="Close").click()
     page.get_by_role("button", name="Keys and marks").click()
-    assert faults_in_both_schemes(page, ROOT) == []
+    assert faults_in_both_schemes(page, ".page-help") == []
     page.keyboard.press("Escape")
     live(page, 10)
     expect(page.get_by_role("slider", name="Limit: Cost")).to_be_visible()
@@ -815,15 +814,12 @@ def test_a_real_run_is_shown(opened: Opened) -> None:
     )
     run.worker.launch()
     assert run.wait(60) is not None
-    page = opened(run.to_html())
+    page = opened(run.to_html(), 1440, 4_000)  # high enough for all steps: axe looks at them once
     for n in (1, 2):
         step(page, n).locator(".agentlab-call > summary").click()
         step(page, n).get_by_text("Details").click()
         for summary in step(page, n).locator(".agentlab-section > summary").all():
             summary.click()
-        assert faults_in_both_schemes(page, ROOT) == []
-    transcript(page).focus()
-    page.keyboard.press("End")
     expect(step(page, 3).get_by_role("table")).to_contain_text("07:30")
     expect(step(page, 3).get_by_role("link", name="the timetable")).to_be_visible()
     assert faults_in_both_schemes(page, ROOT) == []
