@@ -254,5 +254,6 @@ def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> 
 
 def single(grid: Grid, point: Sequence[int]) -> Grid:
     """Return a configuration as a grid of one point."""
-    budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
-    return Grid(grid.name, grid.stop_at(point), budget, ())
+    budget = grid.budget_at(point)
+    bounds = {name: value for name in BOUNDS if (value := getattr(budget, name)) is not None}
+    return Grid(grid.name, grid.stop_at(point), bounds, ())
