@@ -378,7 +378,7 @@ def _crossed(seed: int, groups: int, tasks: int, repeats: int, *, scores: bool) 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_standard_errors_are_those_of_a_regression_clustered_by_task(seed: int, repeats: int) -> None:
-    from statsmodels.api import OLS
+    from statsmodels.regression.linear_model import OLS
 
     runs = _crossed(seed, 1, 25, repeats, scores=True).sample(frac=0.8, random_state=seed)  # clusters of unequal size
     tasks = pd.factorize(runs["prompt_id"])[0]
