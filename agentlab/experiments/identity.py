@@ -127,7 +127,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
         return
     yield from _code(function.__code__)
     yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
-    counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
+    counted = _counted(function.__code__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if name in counted:  # the function itself changes it
             continue
@@ -142,15 +142,23 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
             yield name, _value(other, seen)
 
 
-def _code(code: types.CodeType) -> Iterator[object]:
-    yield code.co_code.hex()
-    yield code.co_names
+@functools.lru_cache(maxsize=256)
+def _code(code: types.CodeType) -> tuple[object, ...]:
+    """Return the parts of the code that change what it does."""
+    parts: list[object] = [code.co_code.hex(), code.co_names]
     is_first_read = any(one.arg == 0 for one in dis.get_instructions(code) if one.opcode in dis.hasconst)
     for place, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType):
-            yield from _code(constant)
+            parts += _code(constant)
         elif place or constant is None or is_first_read:  # else it is the docstring, or (Python 3.14) left over
-            yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
+            parts.append(sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant))
+    return tuple(parts)
+
+
+@functools.lru_cache(maxsize=256)
+def _counted(code: types.CodeType) -> frozenset[str]:
+    """Return the names of the closure that the code sets."""
+    return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_DEREF")
 
 
 @functools.lru_cache(maxsize=256)
