@@ -137,7 +137,7 @@ def test_non_finite_values_are_unknown() -> None:
     assert not lab.suggest(endless, LIMITS)
     assert lab.plots.cost_data(endless)["cost_usd"].isna().all()
     assert lab.summary(RUNS.assign(cost_usd=np.inf))["cost_unknown"].tolist() == [1.0, 1.0]
-    lab.plots.cost(endless).figure.canvas.draw()
+    lab.plots.cost(endless).figure.draw_without_rendering()
 
 
 @pytest.mark.parametrize(
