@@ -60,7 +60,7 @@ def test_a_dragged_limit_ends_the_run_which_then_continues(lab: LabPage) -> None
     page.set_viewport_size({"width": 1440, "height": 1340})
     lab.open(lab.jupyter.write_notebook("moving", [RECORDED_RUN]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     panel = lab.output(0).locator(LIVE)
     handle = panel.locator(".page-handle").first  # of the tokens
     frames = Frames(lab)

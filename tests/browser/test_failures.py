@@ -19,7 +19,7 @@ def notebook(lab: LabPage) -> LabPage:
     """A page with a panel in its first cell and a second panel of the same run in another cell."""
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN, "run.panel()", "result = await run"]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     return lab
 
 
@@ -40,10 +40,10 @@ def wait_for_no_threads(page: LabPage) -> None:
 def test_two_panels_of_one_run_agree_and_both_work(notebook: LabPage) -> None:
     notebook.run_cell(1)
     in_output(notebook, 0, "Run").click()
-    expect(in_output(notebook, 1, "Pause")).to_be_enabled()
+    notebook.wait_until_enabled("Pause", notebook.output(1))
     in_output(notebook, 1, "Pause").click()
     for place in (0, 1):
-        expect(in_output(notebook, place, "Resume")).to_be_enabled()
+        notebook.wait_until_enabled("Resume", notebook.output(place))
         expect(notebook.output(place).locator(".page-bar")).to_contain_text(re.compile("^paused"))
         steps = notebook.output(place).get_by_role(
             "article", name=re.compile(r"^Step \d+$")
@@ -66,7 +66,7 @@ def test_a_cell_run_again_shows_a_new_panel_of_the_running_run(notebook: LabPage
         notebook.run_cell(1)
         expect(notebook.output(1).locator(LIVE)).to_have_count(1)
     assert notebook.kernel_value("str(run.state)") == "'running'"
-    expect(in_output(notebook, 1, "Stop")).to_be_enabled()
+    notebook.wait_until_enabled("Stop", notebook.output(1))
     in_output(notebook, 1, "Stop").click()
     for place in (0, 1):
         notebook.wait_for_output(place, "explicit stop")
@@ -78,7 +78,7 @@ def test_a_run_made_again_leaves_the_old_one_running_and_shows_only_the_new_one(
     in_output(notebook, 0, "Run").click()
     notebook.wait_for_steps(2)
     notebook.run_cell(0)
-    expect(in_output(notebook, 0, "Run")).to_be_enabled()
+    notebook.wait_until_enabled("Run", notebook.output(0))
     expect(notebook.output(0).locator(LIVE)).to_have_count(1)
     assert notebook.kernel_value("str(old.state), str(run.state), len(run.history)") == "('running', 'ready', 0)"
     notebook.kernel_value("old.cancel()")
@@ -92,7 +92,7 @@ ENDLESS_STEP = SLOW_RUN.replace("asyncio.sleep(0.1)", "asyncio.sleep(3600)")
 def test_the_interrupt_button_during_a_step_ends_the_run_and_the_panel_reports_it(lab: LabPage, awaited: bool) -> None:
     lab.open(lab.jupyter.write_notebook("endless", [ENDLESS_STEP, "result = await run", "print('the kernel', 'answers')"]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     if awaited:
         lab.run_cell(1, wait=False)
     else:

@@ -17,7 +17,7 @@ def panel(lab: LabPage) -> LabPage:
     """A page with the panel of a run of up to 2,000 slow steps, not yet started."""
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN, "print('the kernel answers')"]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     return lab
 
 

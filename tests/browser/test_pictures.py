@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
 from .lab_page import DARK, LabPage
 from .widget_page import LIVE
@@ -78,7 +78,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 1440, "height": 1100})
     lab.open(lab.jupyter.write_notebook("recorded", [RECORDED_RUN]))
     lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
+    lab.wait_until_enabled("Run")
     panel = lab.output(0).locator(LIVE)
     lab.screenshot(PICTURES / "panel-idle.png", of=panel)
     let(lab, 1, 2, 3, 4, 5)

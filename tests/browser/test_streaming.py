@@ -74,7 +74,7 @@ def speaking(lab: LabPage) -> LabPage:
 def allow(page: LabPage, parts: int) -> None:
     """Let the model say so many parts, and wait until the last one is on the page."""
     page.kernel_value(f"globals().update(allowed=TEXT.index('## Part {parts + 1}') if {parts} < 40 else len(TEXT))")
-    expect(under_way(page).locator("h4", has_text=f"Part {parts}").last).to_be_attached()
+    under_way(page).locator("h4", has_text=f"Part {parts}").last.wait_for(state="attached")  # `expect` would describe the page
 
 
 def under_way(page: LabPage) -> Locator:
@@ -122,6 +122,7 @@ def test_who_has_scrolled_up_sees_nothing_move(speaking: LabPage) -> None:
     assert abs(top_of(read) - before) < 1
     speaking.kernel_value("globals().update(working=False)")
     step = speaking.live.get_by_role("article", name="Step 3", exact=True)
+    step.wait_for(state="attached")
     expect(step.locator(".agentlab-call-outcome")).to_contain_text("done")
     assert abs(top_of(step.get_by_role("heading", name="Part 3", exact=True)) - before) < 1
     expect(under_way(speaking)).to_have_count(0)
@@ -140,7 +141,7 @@ def test_the_step_takes_the_place_of_what_streamed_at_the_end(speaking: LabPage)
     speaking.page.mouse.wheel(0, 2_000)  # back to the end
     speaking.page.wait_for_timeout(400)
     speaking.kernel_value("globals().update(working=False)")
-    expect(speaking.live.get_by_role("article", name="Step 3", exact=True)).to_be_attached()
+    speaking.live.get_by_role("article", name="Step 3", exact=True).wait_for(state="attached")
     assert left_below(speaking) < 2
     call = speaking.live.get_by_role("article", name="Step 3", exact=True).locator(".agentlab-call")
     expect(call).to_have_attribute("open", "")

@@ -36,13 +36,14 @@ class WidgetPage:
         """The button with this text."""
         return self._outputs().get_by_role("button", name=text, exact=True)
 
-    def wait_until_enabled(self, text: str) -> None:
-        """Wait until the button with this text can be pressed.
+    def wait_until_enabled(self, text: str, within: Locator | None = None) -> None:
+        """Wait until the button with this text can be pressed; `within` is where it is if there are several.
 
         First in a cheap way: whenever `expect` does not find its button, Playwright describes the whole page for its error message.
         """
-        self._outputs().locator("button:enabled", has_text=text).locator("visible=true").first.wait_for()
-        expect(self.button(text)).to_be_enabled()
+        within = within or self._outputs()
+        within.locator("button:enabled", has_text=text).locator("visible=true").first.wait_for()
+        expect(within.get_by_role("button", name=text, exact=True)).to_be_enabled()
 
     def press(self, text: str, key: str) -> None:
         """Press this button with a key as soon as it is enabled: a click waits for that, a key press would be lost."""
@@ -51,7 +52,7 @@ class WidgetPage:
 
     def focus(self, text: str) -> None:
         """Focus this button as soon as it can be focused."""
-        expect(self.button(text)).to_be_enabled()
+        self.wait_until_enabled(text)
         self.button(text).focus()
         expect(self.button(text)).to_be_focused()
 
