@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
 from .axe import COLOURS, faults
 from .lab_page import DARK, LIGHT, LabPage
-
-PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 MADE = """
 import asyncio
@@ -138,7 +135,7 @@ def test_a_run_at_its_limit_is_branched_with_an_edited_result_and_a_higher_limit
     pairs = live.get_by_role("feed", name="Two runs side by side")
     expect(pairs.get_by_role("article", name="Step 2")).to_contain_text("first difference: tool results")
     expect(pairs.get_by_role("article", name="Step 2")).to_be_in_viewport()
-    family.screenshot(PICTURES / "compare-live.png")
+    family.picture("compare-live")
 
 
 # The form ------------------------------------------------------------------------------------------------------------------------
@@ -258,7 +255,7 @@ def test_the_first_run_stays_in_sight_beside_the_open_one_and_can_be_compared(fa
             expect(chips(family).nth(place)).to_be_in_viewport(ratio=0.98)
             expect(chips(family).nth(0)).to_be_in_viewport(ratio=0.98)
             chips(family).nth(0).click(trial=True)  # nothing is above it
-        family.screenshot(PICTURES / f"chips-{width}.png", of=live)
+        family.picture(f"chips-{width}", of=live)
     page.set_viewport_size({"width": 1440, "height": 900})
     chips(family).nth(4).click()
     live.get_by_role("button", name="Compare", exact=True).click()
@@ -323,7 +320,7 @@ def test_several_runs_side_by_side(row: LabPage) -> None:
     for theme, name in ((LIGHT, "light"), (DARK, "dark")):
         row.use_theme(theme)
         row.page.wait_for_timeout(500)
-        row.screenshot(PICTURES / f"side-by-side-{name}.png", of=live)
+        row.picture(f"side-by-side-{name}", of=live)
         assert faults(row.page, ".agentlab-page", only=COLOURS if theme == DARK else None) == []
     row.use_theme(LIGHT)
     columns.nth(1).get_by_role("button", name="anthropic:claude-sonnet-4").click()

@@ -19,7 +19,6 @@ import agentlab as lab
 from agentlab.testing import ScriptedProvider, call, say
 
 from .axe import COLOURS, faults, faults_in_both_schemes
-from .conftest import PICTURES
 from .lab_page import DARK, LIGHT, LabPage
 
 HOSTILE = "".join(HOSTILE_TEXTS.values())
@@ -550,11 +549,11 @@ def test_the_grid_in_a_notebook(lab_page_of_runs: LabPage) -> None:
     assert faults(page, OPENED) == []
     lab_page.use_theme(DARK)
     assert faults(page, OPENED, only=COLOURS) == []
-    lab_page.screenshot(PICTURES / "browse-opened-dark.png")
+    lab_page.picture("browse-opened-dark")
     page.keyboard.press("Escape")
     for place in (1, 2):
         rows(page).nth(place).get_by_role("checkbox").check()
-    lab_page.screenshot(PICTURES / "browse-dark.png")
+    lab_page.picture("browse-dark")
     assert faults(page, GRID) == []
     page.get_by_role("button", name="Compare", exact=True).first.click()
     expect(opened.locator(".page-diff")).to_be_visible()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
 from .axe import COLOURS, faults
 from .lab_page import DARK, LabPage
-
-PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 EDITED_RUN = """
 import asyncio
@@ -162,7 +159,7 @@ def test_a_refused_value_stays_with_its_reason_and_one_that_is_left_at_once_is_s
     panel.button("Run").click()
     panel.wait_for_steps(3)
     expect(turns).to_have_value("5.5")
-    panel.screenshot(PICTURES / "panel-editor-refused.png")
+    panel.picture("panel-editor-refused")
     turns.fill("1e3")
     turns.press("Enter")
     panel.wait_for_kernel("run.limits.max_turns", "1000")
@@ -401,10 +398,10 @@ def test_the_whole_editor_is_reachable_by_keyboard_and_axe_finds_nothing(panel: 
     set_to(panel, "max_tokens", "-1")
     expect(editor(panel)).to_contain_text("max_tokens must be at least 1")
     assert faults(panel.page, "[data-section=limits]") == []
-    panel.screenshot(PICTURES / "panel-editor.png")
+    panel.picture("panel-editor")
     panel.use_theme(DARK)
     assert faults(panel.page, "[data-section=limits]", only=COLOURS) == []
-    panel.screenshot(PICTURES / "panel-editor-dark.png")
+    panel.picture("panel-editor-dark")
 
 
 def test_a_limit_line_is_dragged_in_from_the_upper_edge_while_the_run_is_under_way(lab: LabPage) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -51,12 +50,6 @@ def opened(lab: LabPage, cell: str) -> Locator:
     return widget
 
 
-def pictured(lab: LabPage, widget: Locator, name: str) -> None:
-    """Keep a picture if a folder for pictures is named."""
-    if folder := os.environ.get("AGENTLAB_PICTURES"):
-        lab.screenshot(Path(folder) / f"{name}.png", widget)
-
-
 @pytest.mark.usefixtures("files")
 def test_answers_are_labelled_by_keyboard_alone(lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 1440, "height": 900})
@@ -66,7 +59,7 @@ def test_answers_are_labelled_by_keyboard_alone(lab: LabPage) -> None:
     assert box is not None
     assert box["height"] <= 700
     said, counter = widget.get_by_role("status"), widget.locator(".label-progress")
-    pictured(lab, widget, "label-light")
+    lab.picture("label-light", widget)
 
     widget.focus()
     keyboard.press("1")
@@ -106,7 +99,7 @@ def test_answers_are_labelled_by_keyboard_alone(lab: LabPage) -> None:
 def test_axe_finds_no_serious_fault_while_pairs_are_labelled(lab: LabPage) -> None:
     widget = opened(lab, PAIRS)
     assert not faults_in_both_themes(lab, LABEL)
-    pictured(lab, widget, "label-pairs-dark")
+    lab.picture("label-pairs-dark", widget)
     widget.focus()
     for key in "abe":
         before = widget.locator(".label-progress").inner_text()

@@ -85,7 +85,7 @@ def test_values_as_outputs_in_both_themes(lab: LabPage) -> None:
     expect(cards).to_have_count(12)
     for theme in (LIGHT, DARK):
         lab.use_theme(theme)
-        lab.screenshot(Path(__file__).parents[2] / "test-output" / "pictures" / f"values-{theme.split()[-1].lower()}.png")
+        lab.picture(f"values-{theme.split()[-1].lower()}")
         assert lab.page.locator(".agentlab-card td b, .agentlab-card script").count() == 0
         box = lab.output(0).bounding_box()
         assert box is not None

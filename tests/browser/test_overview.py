@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from playwright.sync_api import expect
 
 from .lab_page import DARK, LIGHT, LabPage
 from .panels import ROW, SLOW_RUN, TRIP, open_cell
-
-PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 FIXED = """() => {
     const page = document.querySelector('.agentlab-page').getBoundingClientRect();
@@ -46,6 +43,7 @@ def at_each_width(lab: LabPage) -> Iterator[int]:
     """Each width, once the window has it."""
     for width in HIGHEST:
         lab.page.set_viewport_size({"width": width, "height": 900})
+        lab.page.evaluate("() => new Promise(requestAnimationFrame)")
         yield width
 
 
@@ -59,7 +57,7 @@ def test_every_state_is_on_one_screen_and_nothing_jumps(lab: LabPage) -> None:
             lab.button(press).click()
         for width in at_each_width(lab):
             lab.wait_for_status(re.compile(f"^{state}"))
-            lab.screenshot(PICTURES / f"page-{width}-{state.replace(', ', '-').replace(' ', '-')}.png", of=lab.live)
+            lab.picture(f"page-{width}-{state.replace(', ', '-').replace(' ', '-')}", of=lab.live)
             assert lab.page.evaluate(FIXED) == before[width], (width, state)
             assert low[width] <= height(lab) <= HIGHEST[width] and lab.page.evaluate(STICKS_OUT) == [], (width, state)
     for _ in at_each_width(lab):
@@ -70,7 +68,7 @@ def test_every_state_is_on_one_screen_and_nothing_jumps(lab: LabPage) -> None:
     lab.use_theme(DARK)
     for width in at_each_width(lab):
         assert height(lab) <= HIGHEST[width]
-        lab.screenshot(PICTURES / f"page-{width}-ended-dark.png", of=lab.live)
+        lab.picture(f"page-{width}-ended-dark", of=lab.live)
     lab.use_theme(LIGHT)
 
 
@@ -128,7 +126,7 @@ def test_several_runs_are_run_together(lab: LabPage) -> None:
     lab.button("Run all").click()
     expect(together).to_contain_text("2 of 2 ended")
     expect(lab.button("Run all")).to_have_attribute("title", "All runs have ended.")
-    lab.screenshot(PICTURES / "page-row-ended.png", of=lab.live)
+    lab.picture("page-row-ended", of=lab.live)
 
 
 LONG_NAMES = """
@@ -149,4 +147,4 @@ def test_long_and_hostile_names_stay_in_their_place(lab: LabPage) -> None:
         assert lab.page.evaluate(too_wide) <= 1
         assert lab.page.evaluate(STICKS_OUT) == []
         assert lab.page.evaluate("window.owned === undefined")
-        lab.screenshot(PICTURES / f"page-{width}-long-names.png", of=lab.live)
+        lab.picture(f"page-{width}-long-names", of=lab.live)

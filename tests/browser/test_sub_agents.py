@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from playwright.sync_api import expect
 
 from .lab_page import DARK, LabPage
 from .panels import BEGUN_AFTER
 from .test_branching import chips, is_shown, item
-
-PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 CALLING = """
 import asyncio
@@ -74,6 +71,6 @@ def test_a_running_sub_agent_is_opened_and_its_limit_lowered(lab: LabPage) -> No
     rows = lab.live.locator("[data-section=runs] tbody tr")
     expect(rows.nth(1)).to_contain_text("turn limit, sub-agent")
     lab.use_theme(DARK)
-    lab.screenshot(PICTURES / "sub_agents.png")
+    lab.picture("sub_agents")
     item(lab, 1).locator(".page-notes").get_by_role("button", name="research-1").click()
     is_shown(lab, "research-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -96,6 +97,11 @@ class WidgetPage:
         else:
             of.screenshot(path=path)
         return path
+
+    def picture(self, name: str, of: Locator | None = None) -> None:
+        """Keep a picture for a person to look at, if AGENTLAB_PICTURES names a folder for them: to make it takes a while."""
+        if folder := os.environ.get("AGENTLAB_PICTURES"):
+            self.screenshot(Path(folder) / f"{name}.png", of)
 
     def _outputs(self) -> Locator:
         return self.page.locator(f"{self.css}={self.outputs}")
