@@ -61,7 +61,12 @@ def ended(script: Any, prompt: str = "Find it.", *, tools: Sequence[Any] = (sear
 
 def data_of(*runs: Run, **more: Any) -> dict[str, Any]:
     """The data as the page reads it."""
-    data: dict[str, Any] = json.loads(as_json(page_data(runs, "title", Shown(**more))))
+    return as_read(as_json(page_data(runs, "title", Shown(**more))))
+
+
+def as_read(text: str) -> dict[str, Any]:
+    """The data in a page, with all steps of each run."""
+    data: dict[str, Any] = json.loads(text)
     by_id = {run["id"]: run for run in data["runs"]}
     for run in data["runs"]:
         run["steps"] = by_id[run["parent"]]["steps"][: run.pop("kept")] + run["steps"] if "kept" in run else run["steps"]
@@ -526,17 +531,17 @@ def test_hostile_texts_are_inert_wherever_they_are(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AgentlabWarning)
         run = hostile_run(text)
-    data = data_of(run, raw=True)
-    fits(data["runs"], [SHAPE])
-    for html in htmls(data):
-        assert what_acts(html) == []
     page = run.to_html(raw=True)
     scripts = re.findall(r"<script[^>]*>", page)
     assert scripts == ['<script type="application/json" id="agentlab-data">', "<script>"]
     assert page.count("</script>") == 2 and page.count("<style>") == 1 == page.count("</style>")
     parsed = html5lib.parse(page, treebuilder="etree", namespaceHTMLElements=False)
     assert [one.tag for one in parsed.find("body").iter()] == ["body", "div", "noscript", "script", "script"]
-    assert len(parsed.findall("head/title")) == 1 and json.loads(parsed.find("body/script").text)["version"] == 1
+    data = as_read(parsed.find("body/script").text)
+    assert len(parsed.findall("head/title")) == 1 and data["version"] == 1
+    fits(data["runs"], [SHAPE])
+    for html in htmls(data):
+        assert what_acts(html) == []
 
 
 @pytest.fixture

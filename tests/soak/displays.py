@@ -144,10 +144,11 @@ def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Displayable]:
 
 
 def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Displayable]:
-    """A frame: its cells, and its display in a notebook."""
+    """A frame: its cells, and its display in a notebook. Its repr is pandas' own, and has the beginnings of the same texts."""
+    assert type(frame) is pd.DataFrame
     with pd.option_context("display.max_colwidth", None, "display.max_rows", 500, "display.max_columns", 100):
         yield Displayable("html", f"{where}, HTML", frame.to_html())  # the output of _repr_html_, with all rows
-    yield Displayable("text", where, frame.to_csv() + repr(frame))
+    yield Displayable("text", where, frame.to_csv())
 
 
 def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Displayable]:

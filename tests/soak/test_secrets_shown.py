@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import traceback
@@ -25,6 +26,7 @@ from thread_tools import drawn
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.interop.import_inspect import from_lines
+from agentlab.providers import registry
 from agentlab.testing import ScriptedProvider, call, say
 
 from .displays import displays_of, of_frame, of_html, plots
@@ -304,9 +306,7 @@ def ask_for_everything(page: Page, run: lab.Run) -> None:
     for number in (0, *steps):
         page.ask("branch_form", run=run.id, step=number)
         page.ask("branch", run=run.id, step=number)
-    page.ask(
-        "branch", run=run.id, step=len(run.history), message="More.", model="nobody:nothing"
-    )  # slow: all packages are searched
+    page.ask("branch", run=run.id, step=len(run.history), message="More.", model="nobody:nothing")
     page.ask("in_code", run=run.id)
     page.ask("save", run=run.id)
     for name in ("max_turns", *run.limits.conditions):
@@ -317,6 +317,8 @@ def ask_for_everything(page: Page, run: lab.Run) -> None:
 @pytest.mark.timeout(300)
 def test_no_planted_key_is_in_what_a_live_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    # every branch on an unknown model searches all packages for it
+    monkeypatch.setattr(registry, "_entry_points", functools.cache(registry._entry_points))
 
     def texts() -> Iterator[tuple[str, str]]:
         store = lab.Store(tmp_path / "runs.db")
