@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.supply.declared import REPOSITORY, declared
-from tests.supply.wheels import build_wheels
+from tests.supply.wheels import build_core
 
 from .environment import NODE, PYODIDE, UnreachableError, environment
 
@@ -31,7 +31,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     except UnreachableError as error:
         pytest.skip(f"Pyodide {PYODIDE} cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("wheel")
-    wheel = build_wheels(folder)["agentlab_core"]
+    wheel = build_core(folder)
     zipfile.ZipFile(wheel).extractall(folder / "site")
     mounts = {made / "site": "/site", folder / "site": "/wheel", REPOSITORY / "fixtures": "/fixtures"}
     command = [str(NODE), str(HERE / "run.mjs"), str(PROGRAM), str(made / "node_modules")]
