@@ -12,7 +12,7 @@ import pandas as pd
 from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.safe_text import cut
 from agentlab.errors import ConfigurationError
-from agentlab.records.frames import Recordings, array, frame_of
+from agentlab.records.frames import Recordings, frame_of
 
 RUNS_ADVICE = 'one row per run, lab.frame(results, "runs")'
 STEPS_ADVICE = "one row per step, lab.frame(results)"
@@ -117,9 +117,9 @@ def links_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> l
     """Return what links rows to a unit, see `units_of`: for each kind of link the code of each row; -1 if unknown."""
     recording = ["recording_id"] if "recording_id" in frame.columns else []
     kinds = [columns for columns in (unit_of(frame, unit), recording, [task] if task else []) if columns]
-    known = [np.logical_and.reduce([frame[name].notna() for name in columns]) for columns in kinds]
+    known = [frame[columns].notna().all(axis=1) for columns in kinds]
     return [
-        np.where(there, pd.factorize(names_of(frame, columns, between="\x1f"))[0], -1)
+        pd.factorize(names_of(frame, columns, between="\x1f").where(there))[0]
         for columns, there in zip(kinds, known, strict=True)
     ]
 
@@ -218,11 +218,9 @@ def texts(frame: pd.DataFrame, column: str) -> pd.Series[str]:
 def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.DataFrame:
     """Return a frame of these rows with these column names and dtypes."""
     columns = zip(*rows, strict=True) if rows else ([] for _ in dtypes)
-    arrays = {
-        name: array(list(values), dtype) if dtype in ("Int64", "Float64") else pd.array(list(values), dtype=dtype)
-        for (name, dtype), values in zip(dtypes.items(), columns, strict=True)
-    }
-    return pd.DataFrame(arrays, copy=False)
+    return pd.DataFrame(
+        {name: pd.array(list(values), dtype=dtype) for (name, dtype), values in zip(dtypes.items(), columns, strict=True)}
+    )
 
 
 _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}
