@@ -170,6 +170,7 @@ class RunContext:
             forked_at=origin.forked_at,
             parent_step=origin.parent_step,
             called_by=origin.called_by,
+            asked_at=timeline.asked_at[-1] if timeline.asked_at else 0,
             setup=self.setup,
         )
 

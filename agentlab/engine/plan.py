@@ -128,7 +128,7 @@ class RunPrefix:
     """The beginning of a run, up to some step.
 
     `marks` are the lengths of the conversation after each step, `first_length` is its length before the first step, and `prompt_at` is
-    the index of the prompt in it.
+    the index of the prompt in it. `asked_at` are the steps after which a fork added a message.
     """
 
     prompt: str
@@ -137,6 +137,7 @@ class RunPrefix:
     marks: Sequence[int]
     prompt_at: int
     first_length: int
+    asked_at: tuple[int, ...] = ()
 
     @classmethod
     def of_messages(cls, messages: Sequence[Message]) -> RunPrefix:
@@ -163,7 +164,10 @@ class RunPrefix:
         if history.last is not None:  # the stop reason of this run does not apply to the branch
             history.amend(replace(history.last, stop_reason=None))
         length = self.marks[at - 1] if at else self.first_length
-        return replace(self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]))
+        asked_at = tuple([step for step in self.asked_at if step <= at])
+        return replace(
+            self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]), asked_at=asked_at
+        )
 
     def with_prompt(self, prompt: Content) -> RunPrefix:
         """Replace the prompt; other text keeps the parts whose lines it has. Raises ConfigurationError for an empty one."""
@@ -176,7 +180,8 @@ class RunPrefix:
 
     def with_message(self, message: Content) -> RunPrefix:
         """Append a user message. Raises ConfigurationError for an empty one."""
-        return self._followed_by(user_message(message, "fork(message={!r}): pass a message to the model as text, or omit it."))
+        made = user_message(message, "fork(message={!r}): pass a message to the model as text, or omit it.")
+        return replace(self._followed_by(made), asked_at=(*self.asked_at, len(self.history)))
 
     def with_tool_results(self, given: Mapping[str, Content]) -> RunPrefix:
         """Replace results of the last step's tools, by the ids of their calls. Raises ConfigurationError for an unknown id."""

@@ -71,6 +71,7 @@ class Timeline:
         "_marks",
         "_prompt_at",
         "_warned",
+        "asked_at",
         "clock",
         "conversation",
         "events",
@@ -97,6 +98,7 @@ class Timeline:
         self.observers: tuple[events.RunObserver, ...] = tuple(observers)
         self.inherited: tuple[events.RunObserver, ...] = self.observers if inherited is None else tuple(inherited)
         self.first_length = prefix.first_length
+        self.asked_at = prefix.asked_at
         self._prompt_at = prefix.prompt_at
         self._marks = list(prefix.marks)
         self._has_ended = False
@@ -111,7 +113,8 @@ class Timeline:
 
     def prefix(self) -> RunPrefix:
         """Return the run so far; its conversation, history and marks are live."""
-        return RunPrefix(self.prompt, self.conversation, self.history, self._marks, self._prompt_at, self.first_length)
+        where = (self._prompt_at, self.first_length, self.asked_at)
+        return RunPrefix(self.prompt, self.conversation, self.history, self._marks, *where)
 
     def messages_of(self, step: int) -> Sequence[Message]:
         """Return the messages that this step (from 1) added to the conversation: the answer, the results of tools, a reminder.

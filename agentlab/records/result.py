@@ -61,7 +61,8 @@ class RunResult(Generic[Out_co]):
     `error` is the exception behind StopReason.ERROR. `stopped_by` is the source of an explicit stop: `tool`, `middleware` or `person`.
 
     For a fork, `parent_run_id` is the run it was forked from and `forked_at` the number of steps that it took over. For a sub-agent's
-    run, `parent_run_id` is the calling run, `parent_step` the step and `called_by` the id of the tool call that started it.
+    run, `parent_run_id` is the calling run, `parent_step` the step and `called_by` the id of the tool call that started it. If a fork
+    added a message, the answer is that of the steps after `asked_at`.
 
     Example:
         >>> result
@@ -89,13 +90,15 @@ class RunResult(Generic[Out_co]):
     forked_at: int | None = None
     parent_step: int | None = None
     called_by: str | None = None
+    asked_at: int = 0
     setup: LazySetup = field(default=LazySetup(setup=Setup()), compare=False, repr=False)
 
     @property
     def text(self) -> str:
         """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        An output that is not text is given as the JSON that the model received.
+        An output that is not text is given as the JSON that the model received. An answer to an earlier message does not
+        count: the text is "" if the run ended before the model answered the one of `fork(message=…)`.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -113,7 +116,7 @@ class RunResult(Generic[Out_co]):
             >>> result.model_text
             'I left out the day for the way back. Let me ask again.'
         """
-        return next((step.text for step in reversed(self.history) if step.text), "")
+        return next((step.text for step in reversed(self.history) if step.text and step.index > self.asked_at), "")
 
     def _output_text(self) -> str:
         """Return the output as text, if possible the content of its tool result: a store keeps that, but not every object."""

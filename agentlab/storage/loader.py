@@ -226,7 +226,7 @@ def _load_run(
     happened += [] if end is None else [end["events"]]
     plan = RunPlan(
         agent,
-        RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
+        RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first, tuple(head.get("asked_at", ()))),
         settings,
         current(),
         inherited=agent.observers,

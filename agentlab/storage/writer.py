@@ -261,6 +261,7 @@ def _head(run: RunSnapshot) -> dict[str, Any]:
         "can_be_made_again": agent.is_made_of_names,
         "prompt": run.prefix.prompt,
         "prompt_at": run.prefix.prompt_at,
+        "asked_at": run.prefix.asked_at,
         "parent_run_id": origin.parent_run_id,
         "forked_at": origin.forked_at,
         "parent_step": origin.parent_step,

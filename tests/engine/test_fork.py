@@ -179,6 +179,23 @@ def test_a_completed_run_is_kept_whole_only_with_a_new_message(run: lab.Run) -> 
     assert run.branches and len(run.branches) == 1, "a refused fork makes no branch"
 
 
+def test_the_answer_to_an_earlier_message_is_not_the_answer_to_a_new_one() -> None:
+    run = run_of(["Graz.", call("look", {"q": "x"}), call("look", {"q": "y"}), "Linz.", call("look", {"q": "z"})])
+    assert go(ended(run)).text == "Graz."
+    unanswered = run.fork(1, message="And in winter?", budget=Budget(max_turns=2))
+    result = go(ended(unanswered))
+    assert (result.stop_reason, result.text, result.model_text, result.asked_at) == (StopReason.TURN_LIMIT, "", "", 1)
+    assert "text=" not in repr(result)
+    further = unanswered.fork(2, budget=Budget(max_turns=3))
+    assert go(ended(further)).text == ""
+    answered = further.fork(3, budget=Budget(max_turns=4))
+    assert go(ended(answered)).text == "Linz."
+    assert go(ended(answered.fork(4, message="And in May?", budget=Budget(max_turns=5)))).text == ""
+    earlier = answered.fork(1, message="Where?")
+    earlier.stop("enough")
+    assert go(ended(earlier)).text == ""
+
+
 def test_a_cut_answer_is_followed_by_the_hint() -> None:
     run = run_of([say("half of", finish=FinishReason.MAX_TOKENS), "the rest"])
     go(ended(run))

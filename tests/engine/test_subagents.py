@@ -139,6 +139,17 @@ def test_the_caller_can_ask_about_the_answer() -> None:
     assert len(run.children) == 2
 
 
+def test_the_answer_to_an_earlier_task_is_not_given_for_a_task_that_was_cut_off() -> None:
+    script = ["Graz.", call("look", {"q": "x"})]
+    run = boss(
+        worker(script).as_tool("ask", budget=Budget(max_turns=1)), {"task": "a"}, {"task": "b", "continue_run": "ask-1"}
+    ).run("go")
+    done(run)
+    first, second = tool_answers(run)
+    assert first.startswith("Graz.\n\n[ask-1 came to its end.")
+    assert second.startswith("(It gave no answer.)\n\n[ask-2 was cut off (turn_limit).")
+
+
 def test_a_sub_agent_continues_with_a_fresh_context() -> None:
     asked: list[ModelRequest] = []
 

@@ -27,6 +27,7 @@ from agentlab.limits.reading import Action, Decision
 from agentlab.model import messages as message_json
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
+from agentlab.model.responses import ModelResponse
 from agentlab.records.events import ToolFinished
 from agentlab.records.step import StepResult
 from agentlab.storage import codec
@@ -361,6 +362,20 @@ def test_branches_are_stored_with_the_steps_of_their_parent(store: Store) -> Non
     again = go(taken(store.load(run.id, until_five(store)).fork(at=3, prompt="other"), 1))
     assert_kept(store, again)
     assert store.load(again.id).fork(at=0, prompt="third").prompt == "third"
+
+
+def test_a_stored_branch_knows_which_message_it_has_not_answered(store: Store) -> None:
+    def script(request: ModelRequest, index: int) -> ModelResponse:
+        return say("Graz.") if index == 1 else call("look", {"q": "x"})
+
+    run = agent(script).run("go")
+    branch = go(taken(run, 1)).fork(1, message="And in winter?", budget=Budget(max_turns=2))
+    go(taken(branch, 1))
+    store.keep(branch)
+    assert (run.result.text, branch.result.text) == ("Graz.", "")
+    loaded = store.load(branch.id)
+    assert (loaded.result.text, loaded.result.asked_at) == ("", 1)
+    assert go(taken(store.load(branch.id, agent(script)).fork(2, budget=Budget(max_turns=3)), 1)).result.text == ""
 
 
 def test_a_loaded_run_that_continues_is_not_stored(store: Store) -> None:
