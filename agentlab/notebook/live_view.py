@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import threading
 import uuid
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,6 +34,9 @@ _KEPT = (
     "{display:none}</style>"
 )
 """Where the widget is gone, JupyterLab shows a message in its place, which the saved copy below makes needless."""
+
+AT_EXIT_S = 5.0
+"""The end of the process waits this long at most for a view that is being drawn."""
 
 
 # Without a kernel ---------------------------------------------------------------------------------------------------------------
@@ -111,6 +116,7 @@ class LiveView(ABC):
         self._widget: Any = None
         self._shown_live = False
         self._saved: set[object] = set()
+        _views.add(self)
 
     @property
     @abstractmethod
@@ -215,6 +221,16 @@ class LiveView(ABC):
         note = "marimo cannot show the controls of this view: open the notebook in Jupyter, or set the values in code."
         html = self._static().bundle(with_pictures=True)["text/html"]
         return display.HTML(html + markup.note(note) if has_page() else html)
+
+
+_views: weakref.WeakSet[LiveView] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_drawings() -> None:
+    """Wait for the threads that draw, and let none begin again: the process aborts if Python ends one within Matplotlib's C++ code."""
+    for view in tuple(_views):
+        view._drawing.acquire(timeout=AT_EXIT_S)
 
 
 class AskedView(LiveView):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -59,14 +62,6 @@ def recorded() -> list[Run]:
     return [made(place) for place in range(27)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _at_rest() -> Iterator[None]:
-    """Python aborts if it ends while another thread draws."""
-    before = set(threading.enumerate())
-    yield
-    wait_until(lambda: not any(one.name.startswith("agentlab-") for one in {*threading.enumerate()} - before))
-
-
 @pytest.fixture
 def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explorer]:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
@@ -74,6 +69,7 @@ def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explo
     _ = explorer.widget
     yield explorer
     assert not explorer.fault.value
+    explorer._others.several.clear()  # its thread would try hundreds of configurations while the next tests run
 
 
 def row(explorer: Explorer, name: str) -> LimitRow:
@@ -472,3 +468,36 @@ def test_money_is_exact_and_rare_large_values_rise_by_factors() -> None:
     assert round_values(0.001, pd.Series([0.0042, 0.003]).to_numpy(), Decimal)[-1] == Decimal("0.0042")
     skewed = round_values(1.0, pd.Series([1.0] * 9 + [1000.0]).to_numpy(), int)
     assert skewed[:6] == (1, 2, 3, 5, 7, 10) and skewed[-1] == 1000
+
+
+# The end of the process -----------------------------------------------------------------------------------------------------------
+
+ENDS_IN_A_DRAWING = """
+import threading
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+import agentlab as lab
+from tests.notebook.test_explore import made
+
+whole, begun = FigureCanvasAgg.draw, threading.Event()
+
+def slower(*given, **more):
+    if threading.current_thread() is not threading.main_thread():
+        begun.set()
+        for _ in range(5):
+            whole(*given, **more)
+        print("drawn", flush=True)
+    return whole(*given, **more)
+
+FigureCanvasAgg.draw = slower
+explorer = lab.explore([made(place) for place in range(9)])
+explorer.widget
+explorer.limits["StepCountIs"] = 3
+assert begun.wait(60)
+"""
+
+
+def test_a_process_that_ends_during_a_drawing_lets_it_finish_and_does_not_abort() -> None:
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "AGENTLAB_FRONTEND": "widgets", "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)])}
+    done = subprocess.run([sys.executable, "-c", ENDS_IN_A_DRAWING], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "drawn\n", "")
