@@ -16,6 +16,7 @@ import pandas as pd
 
 from agentlab._internal.asyncio_tools import discard
 from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.redaction import in_words
 from agentlab._internal.safe_text import one_line
 from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, numbers, smallest
@@ -44,6 +45,11 @@ class WordRows:
         """Return the rows that contain a word."""
         found = [np.flatnonzero(np.isin(codes, cells_of[word])) for codes, cells_of in self.columns if word in cells_of]
         return np.concatenate([*found, np.array(self.extra.get(word, ()), dtype=np.int64)])
+
+    @property
+    def known(self) -> dict[str, None]:
+        """All words that occur."""
+        return dict.fromkeys([word for _, cells_of in self.columns for word in cells_of] + [*self.extra])
 
     def add(self, cells: pd.Series[str], words_in: Callable[[str], Sequence[str]], where: Bools | None = None) -> None:
         """Read a column; with `where` only those rows."""
@@ -109,7 +115,12 @@ def first_row(records: Records, leaf: StopCondition) -> Ints:
     kind = WORDS[type(leaf)]
     if kind.field not in records.words:
         records.words[kind.field] = kind.read(records)
-    found = [records.words[kind.field].of(str(word)) for word in getattr(leaf, kind.field)]
+    rows, words = records.words[kind.field], [str(word) for word in getattr(leaf, kind.field)]
+    found = [rows.of(word) for word in words]
+    known = rows.known
+    for word in [word for word in words if word not in known]:
+        if hint := did_you_mean(word, known, 0.78):
+            warnings.warn(f"{leaf!r}: no step of these runs has {word!r}.{hint}", AgentlabWarning, stacklevel=2)
     return _first_of(records, np.concatenate(found))
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import agentlab as lab
-from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab import AgentlabWarning, Budget, HasToolCall, StepCountIs
 from agentlab.model.messages import ModelRequest
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -126,3 +126,17 @@ def test_a_run_that_failed_before_its_first_step_fails_under_any_limits() -> Non
     runs.loc[1, ["run_id", "steps", "stop_reason"]] = ["failed", 0, "error"]
     rows = lab.backtest(lab.frame(result), StepCountIs(1), runs=runs, per="run").set_index("run_id")
     assert rows.loc["failed", ["outcome", "step", "stop_reason", "tokens"]].tolist() == ["finished", 0, "error", 0]
+
+
+@pytest.mark.parametrize("form", ["runs", "steps"])
+def test_a_misspelt_tool_is_reported(form: str) -> None:
+    result = recorded("the goal")
+    given: Any = [result] if form == "runs" else lab.frame(result)
+    with pytest.warns(
+        AgentlabWarning, match="HasToolCall.'finalise'.: no step of these runs has 'finalise'. Did you mean 'finalize'"
+    ):
+        row = lab.backtest(given, HasToolCall("finalise"), per="run").iloc[0]
+    assert row["outcome"] == "unknown"
+    assert lab.backtest(given, HasToolCall("search"), per="run")["outcome"].tolist() == [
+        "unknown"
+    ]  # perhaps they had it, and made no use
