@@ -216,6 +216,8 @@ def test_the_search_finds_pages(browser: Any, address: str, asked: str, first: s
 WIDE, NARROW = 1280, 390
 READ_WITH_AXE = ("docs/gallery.html", "docs/howto/browse.html", "docs/concepts/edges.html", "docs/reference/limits.html")
 """Short pages that together have each kind of element, of table and of coloured text."""
+SCROLLS_BY_KEYBOARD = """[...document.querySelectorAll("pre")].every(code => code.closest("details:not([open])")
+    || (code.scrollWidth > code.clientWidth) === (code.tabIndex === 0))"""
 LOOKED_AT = (
     "",
     "docs/gallery.html",
@@ -250,6 +252,7 @@ def test_pages_are_readable_and_send_no_external_request(browser: Any, address: 
             assert across <= 0, f"{name} is {across} pixels too wide in {width}, {scheme}"
             red = int(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]"))
             assert (red < 64) is (scheme == "dark"), f"{name} in {width}, {scheme}"
+            page.wait_for_function(SCROLLS_BY_KEYBOARD)
         if name in READ_WITH_AXE:
             assert faults_in_both_schemes(page, "body") == []
     assert wrong == []
