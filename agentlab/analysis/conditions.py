@@ -47,9 +47,9 @@ class WordRows:
         return np.concatenate([*found, np.array(self.extra.get(word, ()), dtype=np.int64)])
 
     @property
-    def known(self) -> dict[str, None]:
+    def known(self) -> set[str]:
         """All words that occur."""
-        return dict.fromkeys([word for _, cells_of in self.columns for word in cells_of] + [*self.extra])
+        return set(self.extra).union(*(cells_of for _, cells_of in self.columns))
 
     def add(self, cells: pd.Series[str], words_in: Callable[[str], Sequence[str]], where: Bools | None = None) -> None:
         """Read a column; with `where` only those rows."""
@@ -116,12 +116,11 @@ def first_row(records: Records, leaf: StopCondition) -> Ints:
     if kind.field not in records.words:
         records.words[kind.field] = kind.read(records)
     rows, words = records.words[kind.field], [str(word) for word in getattr(leaf, kind.field)]
-    found = [rows.of(word) for word in words]
     known = rows.known
     for word in [word for word in words if word not in known]:
         if hint := did_you_mean(word, known, 0.78):
             warnings.warn(f"{leaf!r}: no step of these runs has {word!r}.{hint}", AgentlabWarning, stacklevel=2)
-    return _first_of(records, np.concatenate(found))
+    return _first_of(records, np.concatenate([rows.of(word) for word in words]))
 
 
 def unsure_from(records: Records, tree: StopCondition | None) -> Ints:

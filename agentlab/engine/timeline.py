@@ -113,8 +113,9 @@ class Timeline:
 
     def prefix(self) -> RunPrefix:
         """Return the run so far; its conversation, history and marks are live."""
-        where = (self._prompt_at, self.first_length, self.asked_at)
-        return RunPrefix(self.prompt, self.conversation, self.history, self._marks, *where)
+        return RunPrefix(
+            self.prompt, self.conversation, self.history, self._marks, self._prompt_at, self.first_length, self.asked_at
+        )
 
     def messages_of(self, step: int) -> Sequence[Message]:
         """Return the messages that this step (from 1) added to the conversation: the answer, the results of tools, a reminder.

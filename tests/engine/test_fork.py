@@ -191,6 +191,7 @@ def test_the_answer_to_an_earlier_message_is_not_the_answer_to_a_new_one() -> No
     answered = further.fork(3, budget=Budget(max_turns=4))
     assert go(ended(answered)).text == "Linz."
     assert go(ended(answered.fork(4, message="And in May?", budget=Budget(max_turns=5)))).text == ""
+    assert go(ended(answered.fork(0, budget=Budget(max_turns=1)))).text == "Graz."
     earlier = answered.fork(1, message="Where?")
     earlier.stop("enough")
     assert go(ended(earlier)).text == ""

@@ -69,7 +69,8 @@ def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explo
     _ = explorer.widget
     yield explorer
     assert not explorer.fault.value
-    explorer._others.several.clear()  # its thread would try hundreds of configurations while the next tests run
+    with explorer._others._lock:
+        explorer._others.several.clear()  # its thread would try hundreds of configurations while the next tests run
 
 
 def row(explorer: Explorer, name: str) -> LimitRow:
