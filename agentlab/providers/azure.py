@@ -131,7 +131,10 @@ class Azure(ChatCompletions):
     capabilities: ClassVar[Capabilities] = Capabilities()
     structured_output: ClassVar[OutputForm] = "strict"
     dialect: ClassVar[Dialect] = Dialect(
-        details=filters_that_fired, kept=("content_filter_results", "prompt_filter_results"), cost=_no_cost
+        details=filters_that_fired,
+        kept=("content_filter_results", "prompt_filter_results"),
+        cost=_no_cost,
+        system_anywhere=True,
     )
 
     base_url: str = ""
@@ -167,6 +170,7 @@ class AzureResponses(Responses):
     name: ClassVar[str] = "azure-responses"
     wire: ClassVar[str] = "azure.responses"
     capabilities: ClassVar[Capabilities] = Capabilities()
+    system_anywhere: ClassVar[bool] = True
     structured_output: ClassVar[OutputForm] = "strict"
 
     base_url: str = ""

@@ -17,6 +17,8 @@ is the day on which the vendor closed the service: recordings of it still replay
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
@@ -105,6 +107,7 @@ class Preset:
     effort: Callable[[str], dict[str, JSON]] = plain_effort
     lacks: tuple[str, ...] = ()
     unforced: str = ""
+    call_id: Callable[[str], str] = str
     structured: bool = False
     unverified: str = ""
     closed: str = ""
@@ -113,6 +116,13 @@ class Preset:
 def switched_effort(effort: str) -> dict[str, JSON]:
     """Return the field for a reasoning effort, of servers that turn reasoning off with another field."""
     return {"thinking": {"type": "disabled"}} if effort == "none" else {"reasoning_effort": effort}
+
+
+def nine_characters(call_id: str) -> str:
+    """Return an id that Mistral takes, which has nine letters and digits: https://mistralai.github.io/mistral-common/usage/tools."""
+    if re.fullmatch("[A-Za-z0-9]{9}", call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
 _GITHUB = "https://github.com"
@@ -128,6 +138,7 @@ PRESETS = (
         read="2026-11-24",
         reasons={"model_length": FinishReason.CONTEXT_WINDOW_EXCEEDED},
         seed_field="random_seed",
+        call_id=nine_characters,
         structured=True,
     ),
     Preset(
@@ -324,6 +335,7 @@ def _class_of(preset: Preset) -> type[ChatCompletions]:
             effort=preset.effort,
             lacks=preset.lacks,
             unforced=preset.unforced,
+            call_id=preset.call_id,
         ),
         "base_url": preset.address,
     }

@@ -15,6 +15,7 @@ from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import JSON, ModelRequest, OutputForm
 from agentlab.providers.base import Capabilities
+from agentlab.providers.wires.chat import Dialect
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.responses_provider import Responses
 from agentlab.transport.http import HttpRequest
@@ -62,6 +63,7 @@ class OpenAI(VersionedChat):
     cap_field: ClassVar[str] = "max_completion_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities()
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
+    dialect: ClassVar[Dialect] = Dialect(system_anywhere=True)
 
     base_url: str = BASE_URL
 
@@ -90,6 +92,7 @@ class OpenAIResponses(Responses):
     wire: ClassVar[str] = "openai.responses"
     capabilities: ClassVar[Capabilities] = Capabilities()
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
+    system_anywhere: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False})
 
     base_url: str = BASE_URL

@@ -55,7 +55,11 @@ class XAI(VersionedChat):
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
     dialect: ClassVar[Dialect] = Dialect(
-        tables=(FINISH_REASONS, SAMPLE_REASONS), not_yet=frozenset({"", "end_turn"}), cost=cost_in_ticks, reasoning_on_top=True
+        tables=(FINISH_REASONS, SAMPLE_REASONS),
+        not_yet=frozenset({"", "end_turn"}),
+        cost=cost_in_ticks,
+        reasoning_on_top=True,
+        system_anywhere=True,
     )
 
     base_url: str = BASE_URL
@@ -85,7 +89,7 @@ class XAIResponses(Responses):
     wire: ClassVar[str] = "xai.responses"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
-
+    system_anywhere: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
 
     base_url: str = BASE_URL

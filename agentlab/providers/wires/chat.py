@@ -17,7 +17,8 @@ https://api-docs.deepseek.com/guides/kv_cache, https://console.groq.com/docs/api
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -97,7 +98,9 @@ class Dialect:
 
     In requests, `seed_field` is the name of the seed, `effort` returns the fields for a reasoning effort, and `lacks` are parameters
     that the server does not take, as `seed` or, for one value, `tool_choice=required`. `unforced` is a regular expression for models
-    that, while they reason, take no `tool_choice` that forces a tool.
+    that, while they reason, take no `tool_choice` that forces a tool. `system_anywhere`: every model takes a system message after
+    others; where one may refuse it, such an instruction is sent as the user's. `call_id` converts an id of a tool call that another
+    server chose.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
@@ -118,6 +121,8 @@ class Dialect:
     effort: Callable[[str], dict[str, JSON]] = plain_effort
     lacks: tuple[str, ...] = ()
     unforced: str = ""
+    system_anywhere: bool = False
+    call_id: Callable[[str], str] = str
 
     def says_nothing(self, finish: JSON) -> bool:
         """True if the finish reason counts as missing."""
@@ -162,7 +167,11 @@ def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str
 
     `options` are additional top-level fields; its `tools` are added to the request's own, its `stream_options` are merged.
     """
-    messages = encode_messages(request.messages, wire, partial(encode_message, wire=wire))
+    bridged = _BRIDGED.search(model) is not None
+    encode = partial(encode_message, wire=wire, dialect=dialect, bridged=bridged)
+    messages = encode_messages(request.messages, wire, encode)
+    if bridged:
+        messages = _with_bridges(request.messages, messages)
     if request.instructions:
         messages = [read.dumps({"role": "system", "content": request.instructions}), *messages]
     fields = {"model": read.dumps(model), "messages": read.json_array(messages)}
@@ -199,21 +208,41 @@ def _parameters(request: ModelRequest, dialect: Dialect) -> dict[str, JSON]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def encode_message(message: Message, *, wire: str) -> bytes:
+def encode_message(message: Message, *, wire: str, dialect: Dialect, bridged: bool) -> bytes:
     """Return a message as JSON, with commas between the results of several calls; empty bytes for an empty assistant turn."""
     if message.role == "tool":
         messages: list[dict[str, Any]] = [
-            {"role": "tool", "tool_call_id": result.call_id, "content": result.content} for result in message.tool_results
+            {"role": "tool", "tool_call_id": dialect.call_id(result.call_id), "content": result.content}
+            for result in message.tool_results
         ]
         if parts := [piece for result in message.tool_results for piece in result.pieces if isinstance(piece, Part)]:
+            messages += [_BRIDGE] if bridged else []
             messages.append({"role": "user", "content": [_part(piece) for part in parts for piece in (part.text, part)]})
         return b",".join(map(read.dumps, messages))
     if message.role in ("user", "system"):
         content = [_part(piece) for piece in message.pieces] if message.parts else message.text
-        return read.dumps({"role": message.role, "content": content})
+        return read.dumps({"role": message.role if dialect.system_anywhere else "user", "content": content})
     if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)
-    return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))
+    return (
+        b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls, dialect))
+    )
+
+
+_BRIDGED = re.compile("(?i)(?:mi|mini|magi|dev|code)stral|(?:mix|pix|vox)tral")
+_BRIDGE: dict[str, Any] = {"role": "assistant", "content": "I have the results."}
+"""Mistral's models take no message of the user right after results of tools: "Unexpected role 'user' after role 'tool'" (code 3230),
+https://github.com/BerriAI/litellm/issues/17761, read 2026-11-28. Their templates on other servers refuse it too."""
+
+
+def _with_bridges(messages: Iterable[Message], encoded: list[bytes]) -> list[bytes]:
+    """Return the messages with a turn of the assistant between results and a message of the user."""
+    found: list[bytes] = []
+    previous = ""
+    for role, data in ((message.role, data) for message, data in zip(messages, encoded, strict=True) if data):
+        found += [read.dumps(_BRIDGE), data] if previous == "tool" and role in ("user", "system") else [data]
+        previous = role
+    return found
 
 
 TAKES = Takes(
@@ -239,12 +268,12 @@ def _part(piece: str | Part) -> dict[str, Any]:
     return {"type": "input_audio", "input_audio": {"data": piece.base64, "format": piece.format}}
 
 
-def _assistant(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:
+def _assistant(text: str, calls: tuple[ToolCall, ...], dialect: Dialect = PLAIN) -> dict[str, Any]:
     body: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
         body["tool_calls"] = [
             {
-                "id": call.id,
+                "id": dialect.call_id(call.id),
                 "type": "function",
                 "function": {"name": call.name, "arguments": read.arguments_object(call.arguments).decode()},
             }

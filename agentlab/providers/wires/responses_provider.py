@@ -43,13 +43,16 @@ from agentlab.providers.wires.stream import BROKEN, MISSING, BodyParser
 from agentlab.transport.http import HttpRequest
 
 
-def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bool, defaults: Mapping[str, JSON]) -> bytes:
+def request_body(
+    request: ModelRequest, *, model: str, wire: str, full_items: bool, system_anywhere: bool, defaults: Mapping[str, JSON]
+) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
     `options` are additional top-level fields, which replace `defaults` of the same name; its `tools` are added to the request's own.
     `full_items` gives the assistant's turns from other wires an id and a status.
     """
-    items = encode_messages(request.messages, wire, partial(encode_message, wire=wire, full_items=full_items))
+    encode = partial(encode_message, wire=wire, full_items=full_items, system_anywhere=system_anywhere)
+    items = encode_messages(request.messages, wire, encode)
     fields = {"model": read.dumps(model), "input": read.json_array(items)}
     if request.instructions:
         fields["instructions"] = read.dumps(request.instructions)
@@ -87,7 +90,7 @@ def _parameters(request: ModelRequest) -> dict[str, JSON]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
+def encode_message(message: Message, *, wire: str, full_items: bool, system_anywhere: bool) -> bytes:
     """Return one message as input items, separated by commas; empty bytes for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
@@ -104,7 +107,7 @@ def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
         )
     if message.role in ("user", "system"):
         content = [part_to_send(piece) for piece in message.pieces] if message.parts else message.text
-        return read.dumps({"role": message.role, "content": content})
+        return read.dumps({"role": message.role if system_anywhere else "user", "content": content})
     if message.native is not None and message.native.wire == wire:
         return b",".join(read.dumps(item) for item in read.as_list(message.native.content))
     items = [_message_item(message.text, full=full_items)] if message.text else []
@@ -132,7 +135,8 @@ class Responses(Server):
 
     `base_url` is the address up to and without `/responses`. `headers` are additional headers for live calls. Keys and headers are
     never shown. `full_items`: the server needs an id and a status in assistant turns that it did not write. `trusted`: it sends
-    `incomplete` when it stops at the cap. `defaults` are additional fields of the body, which `options` replace.
+    `incomplete` when it stops at the cap. `system_anywhere`: every model takes a system message after others. `defaults` are additional
+    fields of the body, which `options` replace.
 
     Example:
         >>> from dataclasses import dataclass
@@ -151,6 +155,7 @@ class Responses(Server):
 
     full_items: ClassVar[bool] = False
     trusted: ClassVar[bool] = True
+    system_anywhere: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
@@ -165,7 +170,14 @@ class Responses(Server):
             method="POST",
             url=self._url(),
             headers=content_headers(stream=request.stream),
-            body=request_body(request, model=self.model, wire=self.wire, full_items=self.full_items, defaults=self._defaults()),
+            body=request_body(
+                request,
+                model=self.model,
+                wire=self.wire,
+                full_items=self.full_items,
+                system_anywhere=self.system_anywhere,
+                defaults=self._defaults(),
+            ),
         )
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
