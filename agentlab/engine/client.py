@@ -42,7 +42,7 @@ from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 from agentlab.providers.wires.read import as_dict, dumps, ends_early, loads
 from agentlab.records.result import FOR_ERROR, STOP, advice_for
 from agentlab.transport import Transport
-from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
+from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit, wait_in_body
 from agentlab.transport.selection import check_used
 
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -413,11 +413,12 @@ class HttpModel:
         except (ProviderConnectionError, ProviderPayloadError):  # the status alone is reported
             body = b""
         message = code = ""
-        rate_limit = read_rate_limit(answer.headers, now_s)
+        rate_limit, retry_after_s = read_rate_limit(answer.headers, now_s), _retry_after_s(header)
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
             message = self.provider.error_message(payload)
             rate_limit = rate_limit or read_rate_limit(headers_in_body(payload), now_s)
+            retry_after_s = wait_in_body(payload) if retry_after_s is None else retry_after_s
             signal = signals.registry.detect(self.name, payload, status=status)
             if signal.finish_reason is FinishReason.CONTENT_FILTERED:
                 digest.update(dumps(payload))
@@ -425,7 +426,6 @@ class HttpModel:
             raw_value = signal.raw_value
             code = _excerpt(raw_value.encode("utf-8", "replace"), auth) if isinstance(raw_value, str) else ""
         message = _excerpt(message.encode("utf-8", "replace") or body, auth)
-        retry_after_s = _retry_after_s(header)
         is_temporary = status >= 500 or status in _TEMPORARY
         advice = _ADVICE.get(status, "This may be temporary: try again later." if is_temporary else _ADVICE[400])
         if code in _ACCOUNT_CODES:

@@ -351,12 +351,12 @@ _VENDORS = ("openai", "anthropic", "gemini", "xai")
 
 @cache
 def models_of(provider: str) -> tuple[str, ...]:
-    """Return the models of a provider in the price list; none for a provider without prices."""
+    """Return the models of a provider by their names in the price list, without entries for many models; none without prices."""
     from genai_prices import data_snapshot
 
     name = PRICE_BOOK_NAMES.get(provider, provider)
     sellers = (seller for seller in data_snapshot.get_snapshot().providers if seller.id == name)
-    return tuple(sorted({model.id for seller in sellers for model in seller.models}))
+    return tuple(sorted({model.id for seller in sellers for model in seller.models if model.is_match(model.id)}))
 
 
 def misspelling_hint(provider: str, model: str) -> str:

@@ -71,11 +71,11 @@ FINISH_REASONS = Table(
     },
 )
 
-PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
+PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:[-@]\d{8})?$)")
 """Models that accept an assistant's message at the end (a prefill): https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
 read 2026-11-22."""
 
-STRUCTURED = re.compile(r"claude-(?![123]\b|instant|(?:opus|sonnet)-4(?:-0)?(?:-\d{8})?$)")
+STRUCTURED = re.compile(r"claude-(?![123]\b|instant|(?:opus|sonnet)-4(?:-0)?(?:[-@]\d{8})?$)")
 """Models with structured output, Claude Opus 4.1 and later ones: https://platform.claude.com/docs/en/build-with-claude/structured-outputs,
 read 2026-11-23."""
 
@@ -142,8 +142,6 @@ class Anthropic(Server):
                 % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
                 for tool in request.tools
             )
-        if request.output_schema is not None:
-            fields["output_config"] = read.dumps({"format": {"type": "json_schema", "schema": request.output_schema}})
         if request.stream:
             fields["stream"] = b"true"
         fields.update({name: read.dumps(value) for name, value in _parameters(request, self.model).items()})
@@ -190,9 +188,10 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 def _parameters(request: ModelRequest, model: str) -> dict[str, JSON]:
-    """Return the fields of the request's parameters. Types of the vendor's client: anthropic 2.12, `MessageCreateParams`. Raises
-    ConfigurationError for a value that the model refuses."""
+    """Return the fields of the request's parameters and of a typed answer. Types of the vendor's client: anthropic 2.12,
+    `MessageCreateParams`. Raises ConfigurationError for a value that the model refuses."""
     found: dict[str, JSON] = {}
+    output: dict[str, JSON] = {}
     asked, choice = request.parameters, request.parameters.tool_choice
     if asked.temperature is not None:
         if asked.temperature > 1:
@@ -206,7 +205,11 @@ def _parameters(request: ModelRequest, model: str) -> dict[str, JSON]:
             raise ConfigurationError(
                 f"reasoning_effort={asked.reasoning_effort!r}: {model} takes a number of tokens. Pass {how}."
             )
-        found |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": asked.reasoning_effort}}
+        found["thinking"], output["effort"] = {"type": "adaptive"}, asked.reasoning_effort
+    if request.output_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": request.output_schema}
+    if output:
+        found["output_config"] = output
     if request.tools and (choice is not None or asked.parallel_tool_calls is False):
         named = {} if choice is None or choice in _CHOICES else {"name": choice}
         single = {"disable_parallel_tool_use": True} if asked.parallel_tool_calls is False and choice != "none" else {}

@@ -341,7 +341,7 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
     """Add the user's `options` to the fields of a request body, in place.
 
     A field that the request already has keeps its value, so that a budget's output cap applies. Arrays are extended (a vendor's
-    server-side tools), and objects are merged. `reserved` fields raise ConfigurationError.
+    server-side tools), and objects are merged. `reserved` fields and another type than theirs raise ConfigurationError.
     """
     for name, value in options.items():
         if name in reserved:
@@ -354,8 +354,10 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
             raise ConfigurationError(f"options[{name!r}] cannot be sent as JSON: {error}") from None
         if name not in fields:
             fields[name] = encoded
-        elif fields[name].startswith(b"[") and isinstance(value, list) and value:
-            fields[name] = fields[name][:-1] + b"," + encoded[1:]
+        elif fields[name].startswith(b"["):
+            if not isinstance(value, list | tuple):
+                raise ConfigurationError(f"options[{name!r}] is {value!r}: pass a list, which is added to the request's own.")
+            fields[name] = fields[name][:-1] + b"," + encoded[1:] if value else fields[name]
         elif fields[name].startswith(b"{") and isinstance(value, Mapping):
             fields[name] = read.dumps({**value, **read.loads(fields[name])})
 

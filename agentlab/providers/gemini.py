@@ -9,6 +9,7 @@ read 2026-11-22.
 
 from __future__ import annotations
 
+import base64
 import re
 from functools import partial
 from typing import Any, ClassVar
@@ -41,7 +42,6 @@ from agentlab.transport.http import HttpRequest
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-WIRE = "gemini.generate"
 _NOT_WITH_TOOLS = re.compile(r"(?:models/)?gemini-[12]\b")
 """Models that refuse structured output in a request with tools:
 https://ai.google.dev/gemini-api/docs/structured-output, read 2026-11-23."""
@@ -100,7 +100,7 @@ class Gemini(Server):
     """
 
     name: ClassVar[str] = "gemini"
-    wire: ClassVar[str] = WIRE
+    wire: ClassVar[str] = "gemini.generate"
     capabilities: ClassVar[Capabilities] = Capabilities(tables=(FINISH_REASONS, BLOCK_REASONS))
 
     base_url: str = BASE_URL
@@ -124,7 +124,7 @@ class Gemini(Server):
             method="POST",
             url=f"{self.base_url}/{self._path()}:{method}",
             headers=content_headers(stream=request.stream),
-            body=TAKES.check_request(request_body(request, WIRE, self.model)),
+            body=TAKES.check_request(request_body(request, self.wire, self.model)),
         )
 
     def _path(self) -> str:
@@ -136,13 +136,13 @@ class Gemini(Server):
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body."""
-        return read_body(payload, self.model, requested_cap, provider=self.name)
+        return read_body(payload, self.model, requested_cap, provider=self.name, wire=self.wire)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a new parser for one stream."""
         return GeminiStreamParser(
             lambda body, ended, damaged: read_body(
-                body, self.model, requested_cap, provider=self.name, ended=ended, damaged=damaged
+                body, self.model, requested_cap, provider=self.name, wire=self.wire, ended=ended, damaged=damaged
             )
         )
 
@@ -151,7 +151,7 @@ class Gemini(Server):
 
 
 def read_body(
-    payload: JSON, model: str, cap: int | None, *, provider: str, ended: Ended = "whole", damaged: bool = False
+    payload: JSON, model: str, cap: int | None, *, provider: str, wire: str, ended: Ended = "whole", damaged: bool = False
 ) -> ModelResponse:
     """Read a whole body, or one assembled from a stream."""
     body = unwrapped(read.as_dict(payload))
@@ -183,7 +183,7 @@ def read_body(
         reasoning=_joined(parts, thought=True),
         model=read.some_text(body.get("modelVersion")),
         response_id=response_id,
-        native=NativeContent(wire=WIRE, content={"role": "model", "parts": parts}) if parts else None,
+        native=NativeContent(wire=wire, content={"role": "model", "parts": parts}) if parts else None,
         raw=payload,
     )
 
@@ -412,15 +412,21 @@ def encode_message(message: Message, *, wire: str) -> bytes:
         return read.dumps(message.native.content)
     encoded = [read.dumps({"text": message.text})] if message.text else []
     encoded += [
-        b'{"functionCall":{%b"name":%b,"args":%b}}'
+        b'{"functionCall":{%b"name":%b,"args":%b}%b}'
         % (
             b'"id":%b,' % read.dumps(call.id) if _sent_id(call.id) else b"",
             read.dumps(call.name),
             read.arguments_object(call.arguments),
+            _NO_SIGNATURE if number == 0 else b"",
         )
-        for call in message.tool_calls
+        for number, call in enumerate(message.tool_calls)
     ]
     return b'{"role":"model","parts":%b}' % read.json_array(encoded) if encoded else b""
+
+
+_NO_SIGNATURE = b',"thoughtSignature":"%b"' % base64.b64encode(b"skip_thought_signature_validator")
+"""For the first call of a turn that another model wrote; without it, Gemini 3 refuses the request:
+https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-28; the same bytes as in pydantic-ai 2.68."""
 
 
 def _result(result: ToolResult) -> dict[str, JSON]:
@@ -470,6 +476,7 @@ class GeminiVertex(GoogleCloud, Gemini):
     """
 
     name: ClassVar[str] = "gemini-vertex"
+    wire: ClassVar[str] = "gemini-vertex.generate"  # neither service takes a signature of the other
     base_url: str = ""
     project: str = ""
     location: str = ""

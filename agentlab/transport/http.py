@@ -69,11 +69,25 @@ class HttpAnswer(Protocol):
 # Rate limits ----------------------------------------------------------------------------------------------------------------
 
 RATE_LIMIT_HEADERS: Mapping[str, tuple[str, ...]] = {
-    "requests_left": ("x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining"),
-    "requests_limit": ("x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit", "x-ratelimit-limit"),
+    "requests_left": (
+        "x-ratelimit-remaining-requests",
+        "anthropic-ratelimit-requests-remaining",
+        "x-ratelimit-remaining",
+        "x-ratelimit-remaining-req-minute",
+    ),
+    "requests_limit": (
+        "x-ratelimit-limit-requests",
+        "anthropic-ratelimit-requests-limit",
+        "x-ratelimit-limit",
+        "x-ratelimit-limit-req-minute",
+    ),
     "requests_renew_s": ("x-ratelimit-reset-requests", "anthropic-ratelimit-requests-reset", "x-ratelimit-reset"),
-    "tokens_left": ("x-ratelimit-remaining-tokens", "anthropic-ratelimit-tokens-remaining"),
-    "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit"),
+    "tokens_left": (
+        "x-ratelimit-remaining-tokens",
+        "anthropic-ratelimit-tokens-remaining",
+        "x-ratelimit-remaining-tokens-minute",
+    ),
+    "tokens_limit": ("x-ratelimit-limit-tokens", "anthropic-ratelimit-tokens-limit", "x-ratelimit-limit-tokens-minute"),
     "tokens_renew_s": ("x-ratelimit-reset-tokens", "anthropic-ratelimit-tokens-reset"),
 }
 """The headers of each field of a RateLimit; the first one present counts. As found on 2026-11-23:
@@ -85,6 +99,7 @@ Azure       whole seconds, and -1 for unknown: https://learn.microsoft.com/en-us
 Anthropic   times of RFC 3339: https://platform.claude.com/docs/en/api/rate-limits
 OpenRouter  requests only, with milliseconds since 1970, and in the body of a status 429 (`headers_in_body`):
             https://github.com/Gitlawb/openclaude/issues/936
+Mistral     of a minute: https://github.com/mistralai/client-ts/issues/169
 """
 
 _PIECE = regex(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
@@ -122,6 +137,16 @@ def headers_in_body(payload: JSON) -> dict[str, str]:
     for name in ("error", "metadata", "headers"):
         found = found.get(name) if isinstance(found, dict) else None
     return {name.lower(): value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+
+
+def wait_in_body(payload: JSON) -> float | None:
+    """Return how many seconds Google asks to wait, in the details of an error; None if it does not ask."""
+    error = payload.get("error") if isinstance(payload, dict) else None
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and isinstance(detail.get("retryDelay"), str):
+            return _wait_s(detail["retryDelay"], lambda: None)
+    return None
 
 
 def _count(text: str) -> int | None:

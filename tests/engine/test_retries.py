@@ -225,6 +225,23 @@ def test_retry_after_is_obeyed(headers: dict[str, str], expected: float | None, 
     assert _retry_after_s(headers.get) == (None if expected is None else pytest.approx(expected))
 
 
+ASKED = {
+    "in the body": ({"error": {"details": [{"@type": "Help"}, {"@type": "RetryInfo", "retryDelay": "0.15s"}]}}, (), 0.15),
+    "in a header too": ({"error": {"details": [{"retryDelay": "50s"}]}}, (("retry-after", "0.16"),), 0.16),
+    "words": ({"error": {"details": [{"retryDelay": "soon"}, None]}}, (), None),
+    "another shape": ({"error": {"details": {"retryDelay": "1s"}}}, (), None),
+}
+
+
+@pytest.mark.parametrize(("body", "headers", "wait_s"), ASKED.values(), ids=ASKED)
+def test_the_wait_that_google_asks_for(body: object, headers: tuple[tuple[str, str], ...], wait_s: float | None) -> None:
+    with serving(status(429, body, *headers), whole(whole_body("gemini", HELLO))) as server:
+        result = result_of(server, "gemini")
+    (event,) = retried(result)
+    assert event.wait_s < 0.15 if wait_s is None else event.wait_s >= wait_s
+    assert (result.text, len(server.asked)) == ("Hello there", 2)
+
+
 @given(st.text(), st.text(), st.text())
 def test_any_retry_after_is_read_or_ignored(value: str, milliseconds: str, date: str) -> None:
     waited = _retry_after_s({"retry-after": value, "retry-after-ms": milliseconds, "date": date}.get)

@@ -163,6 +163,15 @@ RATES: dict[str, tuple[dict[str, str], RateLimit | None]] = {
     ),
     "seconds since 1970": ({"x-ratelimit-reset": str(int(NOON_S + 60))}, RateLimit(requests_renew_s=60.0)),
     "xai, without a time": ({"x-ratelimit-limit-requests": "480", "x-ratelimit-remaining-requests": "479"}, RateLimit(479, 480)),
+    "mistral, of a minute": (
+        {
+            "x-ratelimit-limit-req-minute": "60",
+            "x-ratelimit-remaining-req-minute": "54",
+            "x-ratelimit-limit-tokens-minute": "500000",
+            "x-ratelimit-remaining-tokens-minute": "499739",
+        },
+        RateLimit(54, 60, None, 499_739, 500_000),
+    ),
     "words": (of(("many", "", "soon"), ("1,000", "1000;w=60", "6m0")), None),
     "too large": (of(("9" * 5000, "1e400", "nan"), ("9" * 30, "inf", "9" * 400 + "h")), None),
     "another header": ({"x-ratelimit-policy": "10;w=60"}, None),

@@ -292,6 +292,7 @@ def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
         ("openai", "gpt-5.4-mini", None),
         ("anthropic", "claude-sonnet-4.6", None),  # another spelling in the price list
         ("gemini", "models/gemini-3.5-flash", None),
+        ("mistral", "codestrl", None),  # the price list's "codestral" is the name of an entry, and of no model
         ("openai", "ft:my-own-model", None),  # similar to no name: not a typing error
         ("compatible", "gpt-5.4-minii", None),  # a custom server may use any model name
     ],

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 import agentlab as lab
 from agentlab.engine.client import HttpModel
-from agentlab.model.messages import Message, ModelRequest
+from agentlab.model.messages import Message, ModelRequest, Parameters
 from agentlab.tools.outputs import OutputType, output_type
 
 
@@ -161,6 +161,9 @@ def test_anthropic_keeps_other_fields_of_output_config() -> None:
     body = sent("anthropic:claude-sonnet-4-6", TRIP, {"output_config": {"effort": "low"}})
     TypeAdapter(OutputConfigParam).validate_python(body["output_config"])
     assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": TRIP.strict}}
+    server = lab.Provider("anthropic", model="claude-sonnet-4-6")
+    asked = ModelRequest([Message("user", "Hi")], output_schema=TRIP.strict, parameters=Parameters(reasoning_effort="low"))
+    assert json.loads(server.build_request(asked).body)["output_config"] == body["output_config"]
 
 
 def test_gemini_gets_the_schema_as_it_is() -> None:
@@ -191,6 +194,8 @@ def test_bedrock_sends_the_schema_as_text() -> None:
         ("anthropic:claude-sonnet-4-20250514", "tool", "tool"),
         ("anthropic:claude-3-5-haiku-latest", "tool", "tool"),
         ("anthropic:claude-opus-4-1", "strict", "strict"),
+        ("anthropic-vertex:claude-sonnet-4@20250514", "tool", "tool"),
+        ("anthropic-vertex:claude-sonnet-4-5@20250929", "strict", "strict"),
         ("anthropic:some-other-model", "tool", "tool"),
         ("gemini:gemini-2.5-flash", "schema", "tool"),
         ("gemini:gemini-3.5-flash", "schema", "schema"),

@@ -22,6 +22,7 @@ from .bodies import WIRES, provider
 SCHEMA = '{"type":"object","properties":{"q":{"type":"string"}},"required":["q"]}'
 SEARCH = ToolSpec("search", "Look things up", json.loads(SCHEMA), SCHEMA)
 USER = Message("user", "Hi")
+NO_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="  # skip_thought_signature_validator
 
 
 def body(name: str, *messages: Message, **more: Any) -> dict[str, Any]:
@@ -197,7 +198,10 @@ FUNCTION = {"name": "search", "arguments": '{"q":"x"}'}
             [
                 {
                     "role": "model",
-                    "parts": [{"text": "Let me see"}, {"functionCall": {"id": "t1", "name": "search", "args": {"q": "x"}}}],
+                    "parts": [
+                        {"text": "Let me see"},
+                        {"functionCall": {"id": "t1", "name": "search", "args": {"q": "x"}}, "thoughtSignature": NO_SIGNATURE},
+                    ],
                 }
             ],
             id="gemini: calls",
@@ -205,7 +209,15 @@ FUNCTION = {"name": "search", "arguments": '{"q":"x"}'}
         pytest.param(
             "gemini",
             call(call_id="call_1"),
-            [{"role": "model", "parts": [{"text": "Let me see"}, {"functionCall": {"name": "search", "args": {"q": "x"}}}]}],
+            [
+                {
+                    "role": "model",
+                    "parts": [
+                        {"text": "Let me see"},
+                        {"functionCall": {"name": "search", "args": {"q": "x"}}, "thoughtSignature": NO_SIGNATURE},
+                    ],
+                }
+            ],
             id="gemini: a made-up id is not sent",
         ),
         pytest.param(
@@ -350,6 +362,9 @@ def test_tools_in_options_are_added(name: str):
     assert encoded["tools"][1] == {"vendor": "tool"}
     assert body(name, USER, options={"tools": [{"vendor": "tool"}]})["tools"] == [{"vendor": "tool"}]
     assert len(body(name, USER, tools=(SEARCH,), options={"tools": []})["tools"]) == 1
+    assert body(name, USER, tools=(SEARCH,), options={"tools": ({"vendor": "tool"},)}) == encoded
+    with pytest.raises(ConfigurationError, match=r"options\['tools'\] is \{'vendor': 'tool'\}: pass a list"):
+        body(name, USER, tools=(SEARCH,), options={"tools": {"vendor": "tool"}})
 
 
 def test_stream_options_are_merged():
@@ -397,7 +412,7 @@ def test_an_instruction_in_mid_conversation_has_the_wires_role(name: str):
     if name == "gemini":
         assert newest == {"role": "user", "parts": [{"text": "Call it."}]}
     else:
-        assert newest == {"role": "user" if name == "anthropic" else "system", "content": "Call it."}
+        assert newest == {"role": "system" if name in ("openai", "azure", "xai") else "user", "content": "Call it."}
 
 
 # Ids of calls ------------------------------------------------------------------------------------------------------------------
