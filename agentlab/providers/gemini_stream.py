@@ -1,14 +1,13 @@
 """Assembles a stream of Gemini's chunks, each of them a small response, into the whole response.
 
 Vertex AI sends the arguments of a function call in pieces if a request asks for it (`streamFunctionCallArguments`): first the name with
-`willContinue`, then `partialArgs`, each a JSON path and a value (text in several pieces), and finally a call without `willContinue`,
-which may be empty. Vendor page: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling, and the types
-of the vendor's client (google-genai 3.4), read 2026-11-22.
+`willContinue`, then `partialArgs` without a name, and finally a call without either. The pieces are not joined: such a call stays open,
+as one that was cut off, and is not executed. Vendor page:
+https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling, read 2026-11-22.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -17,7 +16,7 @@ from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
-from agentlab.providers.wires.stream import NO_START, BodyParser
+from agentlab.providers.wires.stream import BodyParser
 
 Reader: TypeAlias = Callable[[JSON, Ended, bool], ModelResponse]
 
@@ -40,9 +39,7 @@ class GeminiStreamParser(BodyParser):
         self._thought = False
         self._usage: dict[str, Any] = {}
         self._calls = 0
-        self._partial: PartialCall | None = None
-        self._has_partial_calls = False
-        self._joined_calls: list[PartialCall] = []
+        self._has_open_call = False
         self._end: JSON = None
         self._after_end = False
 
@@ -80,7 +77,7 @@ class GeminiStreamParser(BodyParser):
                 elif len(events) > before and self._end is not None:
                     self._after_end = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
-        if self._calls > calls and self._partial is None and type(usage) is dict and "candidatesTokenCount" in usage:
+        if self._calls > calls and type(usage) is dict and "candidatesTokenCount" in usage:
             self._newest_call = chunk
         if end is not None and end != self._end:
             self._end = end
@@ -104,38 +101,16 @@ class GeminiStreamParser(BodyParser):
                 return
         call = part.get("functionCall")
         if isinstance(call, dict):
-            if self._has_partial_calls and (
-                not call.get("name") or (self._partial is not None and self._partial.is_continued_by(call))
-            ):
-                self._more_of_call(part, events)
-                return
-            self._partial = None  # a call whose end was lost before the next call stays open
-            if is_open(call) or "partialArgs" in call:
-                self._has_partial_calls = True
-                self._partial = PartialCall(part)
-                part = self._partial.part
+            if self._has_open_call and not call.get("name"):
+                return  # the next piece of an open call
+            is_partial = is_open(call)
+            self._has_open_call |= is_partial
             number = self._calls
             self._calls += 1
-            arguments = "" if self._partial is not None else read.arguments_text(call.get("args"), closed=True)
+            arguments = "" if is_partial else read.arguments_text(call.get("args"), closed=True)
             events.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
         self._close_text()
         self._parts.append(part)
-        if self._partial is not None and isinstance(call, dict) and not is_open(call):
-            self._more_of_call({"functionCall": {}}, events)  # the first piece is also the last
-
-    def _more_of_call(self, part: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Add the next piece of a call. Its arguments are emitted when they are complete, since the pieces are not JSON text."""
-        self._after_end = self._end is not None
-        if self._partial is None:
-            if part["functionCall"] != {}:  # a piece of a call that is closed, or never began
-                self._record_loss(NO_START)
-            return
-        if self._partial.add(part):
-            self._joined_calls.append(self._partial)
-            call, number = self._partial.part["functionCall"], self._calls - 1
-            arguments = read.arguments_text(call.get("args"), closed=True)
-            events.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
-            self._partial = None
 
     def _close_text(self) -> None:
         if self._pieces:
@@ -147,9 +122,6 @@ class GeminiStreamParser(BodyParser):
 
     def _check_order(self) -> None:
         self._doubtful = self._doubtful or self._after_end
-        if self._damaged:  # known only now that the stream has ended
-            for call in self._joined_calls:
-                call.reopen()
 
     def _ended(self) -> Ended:
         # This wire has no end marker: a stream is complete once its finish reason has arrived.
@@ -193,109 +165,6 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""", re.DOTALL)
-_VALUES = ("stringValue", "numberValue", "boolValue")
-
-
 def is_open(call: dict[str, Any]) -> bool:
-    """True if more of this call, or of its last value, was announced."""
-    pieces = read.as_list(call.get("partialArgs"))
-    return call.get("willContinue") is True or (bool(pieces) and read.as_dict(pieces[-1]).get("willContinue") is True)
-
-
-class PartialCall:
-    """One call, assembled from its pieces. `part` is its part of the message, which stays open until the last piece."""
-
-    __slots__ = ("_args", "_call", "_continued", "_sound", "part")
-
-    def __init__(self, part: dict[str, Any]) -> None:
-        self.part = dict(part)
-        self._call = self.part["functionCall"] = dict(part["functionCall"])
-        args = self._call.get("args")
-        self._args: dict[str, Any] = dict(args) if isinstance(args, dict) else {}
-        self._continued = ""
-        self._sound = True
-        self._take(self._call.pop("partialArgs", None))
-        self._call["willContinue"] = True
-
-    def is_continued_by(self, call: dict[str, Any]) -> bool:
-        """True if a call with a name is a piece of this call; some servers repeat the name in each piece."""
-        own_id, other_id = self._call.get("id"), call.get("id")
-        if own_id and other_id:
-            return bool(own_id == other_id)
-        return "partialArgs" in call and call.get("name") == self._call.get("name")
-
-    def add(self, part: dict[str, Any]) -> bool:
-        """Add the next part of the call. Returns True if it was the last part."""
-        call = part["functionCall"]
-        for key, value in part.items():
-            self.part.setdefault(key, value)
-        for key, value in call.items():
-            if key not in ("partialArgs", "willContinue", "args"):
-                self._call.setdefault(key, value)
-        self._args.update(read.as_dict(call.get("args")))
-        self._take(call.get("partialArgs"))
-        if is_open(call):
-            return False
-        if self._sound:  # a call with a malformed piece stays open and is not executed
-            self._call.pop("willContinue", None)
-        return True
-
-    def reopen(self) -> None:
-        """Mark the call as open, so that it is not executed: a piece may be lost."""
-        self._call["willContinue"] = True
-
-    def _take(self, pieces: JSON) -> None:
-        for piece in read.as_list(pieces):
-            steps = _steps(piece)
-            if not steps:
-                self._sound = False
-                continue
-            path = piece["jsonPath"]
-            value = next((piece[key] for key in _VALUES if key in piece), None)
-            self._sound = _put(self._args, steps, value, more=self._continued == path) and self._sound
-            self._continued = path if piece.get("willContinue") is True else ""
-        self._call["args"] = self._args
-
-
-def _steps(piece: JSON) -> list[str | int]:
-    """Return the names and numbers of a JSON path; an empty list for an unsupported path."""
-    path = read.as_text(read.as_dict(piece).get("jsonPath"))
-    if not path.startswith("$"):
-        return []
-    steps: list[str | int] = []
-    at = 1
-    while at < len(path):
-        step = _STEP.match(path, at)
-        if step is None:
-            return []
-        name, number, single, double = step.groups()
-        quoted = single if single is not None else double
-        steps.append(int(number) if number is not None else name if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
-        at = step.end()
-    return steps
-
-
-def _put(container: JSON, steps: list[str | int], value: JSON, *, more: bool) -> bool:
-    """Set a value at its path, creating the containers, or append `more` text to it. Returns False if it does not fit: the items of a
-    list must arrive in order."""
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
-        last = following is None
-        empty: JSON = None if last else [] if isinstance(following, int) else {}
-        if isinstance(container, dict) and isinstance(step, str):
-            exists = step in container
-            if not exists:
-                container[step] = empty
-        elif isinstance(container, list) and isinstance(step, int) and step <= len(container):
-            exists = step < len(container)
-            if not exists:
-                container.append(empty)
-        else:
-            return False
-        if last:
-            before = container[step]
-            added = more and exists and isinstance(before, str) and isinstance(value, str)
-            container[step] = before + value if added else value
-            return True
-        container = container[step]
-    return False
+    """True if the arguments of this call come in pieces."""
+    return call.get("willContinue") is True or bool(call.get("partialArgs"))

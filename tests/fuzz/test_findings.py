@@ -160,24 +160,6 @@ def test_bytes_allowed_before_the_first_event(provider: str):
             assert read(provider, [body[:at], body[at:]])[0] == read(provider, [b"".join(pieces)])[0]
 
 
-@pytest.mark.parametrize("garbage", [b"data: {]\n\n", b"dat{}\n\n"], ids=["no JSON", "no field"])
-def test_an_unreadable_event_leaves_a_partial_call_open_for_any_chunks(garbage: bytes):
-    calls = (
-        {"name": "f", "willContinue": True},
-        {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
-        {},
-    )
-    events = [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]} for call in calls]
-    sound = [*(sse([event]) for event in events), sse([{"candidates": [{"finishReason": "STOP"}]}])]
-    for at in range(1, len(sound)):
-        body = b"".join([*sound[:at], garbage, *sound[at:]])
-        assert not any(call.closed for call in read("gemini", [body])[0].tool_calls)
-        for place in range(len(body)):
-            assert read("gemini", [body[:place], body[place:]])[0] == read("gemini", [body])[0]
-    (call,) = read("gemini", sound)[0].tool_calls
-    assert (call.arguments, call.closed) == ('{"a":1}', True)
-
-
 def without(events: list[Any], *kinds: str) -> list[Any]:
     return [event for event in events if event["type"] not in kinds]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
 
+import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.model.responses import SignalSeen, ToolCallDelta
 from agentlab.providers.finish_detection import detect
@@ -22,127 +22,41 @@ F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confide
 # Gemini: a call whose arguments arrive in pieces -----------------------------------------------------------------------------
 
 
-def partial(path: str, *, more: bool = False, **value: Any) -> dict[str, Any]:
-    return {"jsonPath": path, **value, **({"willContinue": True} if more else {})}
-
-
-def piece(*arguments: dict[str, Any], more: bool = True, **call: Any) -> dict[str, Any]:
-    parts = {"partialArgs": list(arguments)} if arguments else {}
-    return {**call, **parts, **({"willContinue": True} if more else {})}
-
-
-def pieces(*calls: dict[str, Any] | None, finish: str | None = "STOP") -> bytes:
-    chunks: list[dict[str, Any] | str] = []
-    for number, call in enumerate(calls):
-        part: dict[str, Any] = {"text": ""} if call is None else {"functionCall": call}
-        if number == 0:
-            part["thoughtSignature"] = "c2lnbmVk"
-        chunks.append({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
-    if finish is not None:
-        chunks.append({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": finish}]})
-    return sse(chunks)
-
-
-BEGIN = piece(name="book")
-SHIP = (
-    [partial("$.ship", stringValue="Sea", more=True)],
-    [partial("$.ship", stringValue="gull", more=True)],
-    [partial("$.ship", stringValue="")],
-)
-WHOLE_SHIP = [BEGIN, *(piece(*arguments) for arguments in SHIP)]
-SAILS = [("book", '{"ship":"Seagull"}', True)]
-
+BEGIN = {"name": "book", "willContinue": True}
+SEA = {"partialArgs": [{"jsonPath": "$.ship", "stringValue": "Sea", "willContinue": True}], "willContinue": True}
+GULL = {"partialArgs": [{"jsonPath": "$.ship", "stringValue": "gull"}]}
+OPEN = [("book", False)]
 IN_PIECES = [
-    pytest.param(pieces(*WHOLE_SHIP, {}), SAILS, (F.TOOL_CALLS, HIGH), id="closed by an empty call"),
+    pytest.param([BEGIN, SEA, GULL, {}], "STOP", OPEN, F.TOOL_CALLS, id="closed by an empty call"),
+    pytest.param([BEGIN, SEA, GULL], "STOP", OPEN, F.TOOL_CALLS, id="closed by its last value"),
+    pytest.param([{"name": "book", **GULL}], "STOP", OPEN, F.TOOL_CALLS, id="one piece"),
+    pytest.param([BEGIN, SEA], "MAX_TOKENS", OPEN, F.MAX_TOKENS, id="at the cap"),
+    pytest.param([BEGIN, SEA], None, OPEN, F.UNKNOWN, id="broken off"),
+    pytest.param([SEA, GULL, {}], "STOP", [("", False)], F.TOOL_CALLS, id="without a beginning"),
     pytest.param(
-        pieces(*WHOLE_SHIP[:-1], piece(*SHIP[-1], more=False)), SAILS, (F.TOOL_CALLS, HIGH), id="closed by its last value"
-    ),
-    pytest.param(
-        pieces(piece(partial("$.a", stringValue="1"), name="f", more=False)),
-        [("f", '{"a":"1"}', True)],
-        (F.TOOL_CALLS, HIGH),
-        id="one piece",
-    ),
-    pytest.param(pieces(*WHOLE_SHIP, {}, *WHOLE_SHIP, {}), [*SAILS, *SAILS], (F.TOOL_CALLS, HIGH), id="two calls"),
-    pytest.param(
-        pieces(*WHOLE_SHIP, {}, {"name": "pay", "args": {"sum": 2}}),
-        [*SAILS, ("pay", '{"sum":2}', True)],
-        (F.TOOL_CALLS, HIGH),
-        id="then a whole one",
-    ),
-    pytest.param(
-        pieces(*[{**call, "id": "c1", "name": "book"} for call in WHOLE_SHIP], {"id": "c1"}),
-        SAILS,
-        (F.TOOL_CALLS, HIGH),
-        id="named in each piece",
-    ),
-    pytest.param(
-        pieces(
-            BEGIN,
-            piece(partial("$.guests[0].name", stringValue="Ada"), partial("$.guests[0].age", numberValue=36)),
-            piece(
-                partial("$.guests[1].name", stringValue="Bo"),
-                partial("$['a.b']", boolValue=False),
-                partial("$.c", nullValue="NULL_VALUE"),
-            ),
-            {},
-        ),
-        [("book", '{"guests":[{"name":"Ada","age":36},{"name":"Bo"}],"a.b":false,"c":null}', True)],
-        (F.TOOL_CALLS, HIGH),
-        id="nested",
-    ),
-    pytest.param(pieces(*WHOLE_SHIP), [("book", '{"ship":"Seagull"}', False)], (F.TOOL_CALLS, LOW), id="never closed"),
-    pytest.param(
-        pieces(*WHOLE_SHIP[:2], finish="MAX_TOKENS"), [("book", '{"ship":"Sea"}', False)], (F.MAX_TOKENS, HIGH), id="at the cap"
-    ),
-    pytest.param(pieces(*WHOLE_SHIP[:2], finish=None), [("book", '{"ship":"Sea"}', False)], (F.UNKNOWN, LOW), id="broken off"),
-    pytest.param(
-        pieces(BEGIN, {"name": "pay"}), [("book", "{}", False), ("pay", "{}", True)], (F.TOOL_CALLS, LOW), id="an end lost"
-    ),
-    *(
-        pytest.param(
-            pieces(BEGIN, piece(partial(path, numberValue=1)), {}), [("book", "{}", False)], (F.TOOL_CALLS, LOW), id=path
-        )
-        for path in ("", "$", "ship", "$..ship", "$[*]", "$[0]", "$.a.")
-    ),
-    pytest.param(
-        pieces(BEGIN, piece(partial("$.a[7]", numberValue=1)), {}),
-        [("book", '{"a":[]}', False)],
-        (F.TOOL_CALLS, LOW),
-        id="a gap in a list",
+        [{"name": "pay"}, BEGIN, SEA, {}, BEGIN, GULL, {}, {"name": "pay"}],
+        "STOP",
+        [("pay", True), *OPEN, *OPEN, ("pay", True)],
+        F.TOOL_CALLS,
+        id="between whole calls",
     ),
 ]
 
 
-@pytest.mark.parametrize(("data", "calls", "ended"), IN_PIECES)
-def test_a_call_in_pieces_is_one_call(data: bytes, calls: list[tuple[str, str, bool]], ended: tuple[F, Confidence]):
+@pytest.mark.parametrize(("calls", "finish", "expected", "reason"), IN_PIECES)
+def test_a_call_in_pieces_is_not_executed(
+    calls: list[dict[str, Any]], finish: str | None, expected: list[tuple[str, bool]], reason: F
+):
+    chunks: list[Any] = [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]} for call in calls]
+    data = sse([*chunks, {"candidates": [{"finishReason": finish}]}])
     response, emitted = parse_stream("gemini", [data])
-    assert [(call.name, call.arguments, call.closed) for call in response.tool_calls] == calls
-    assert (response.signal.finish_reason, response.signal.confidence) == ended
-    for number, (name, arguments, closed) in enumerate(calls):
-        deltas = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
-        assert {event.name for event in deltas} == {name}
-        assert "".join(event.arguments for event in deltas) == arguments or not closed
-    chance = random.Random(3)
-    for _ in range(5):
-        again, emitted_again = parse_stream("gemini", cut(data, [chance.randrange(len(data)) for _ in range(9)]))
-        assert (again, emitted_again) == (response, emitted)
-
-
-def test_a_call_in_pieces_is_sent_back_in_one_piece():
-    response, _ = parse_stream("gemini", [pieces(*WHOLE_SHIP, {})])
-    assert response.native is not None
-    assert response.native.content["parts"][0] == {
-        "functionCall": {"name": "book", "args": {"ship": "Seagull"}},
-        "thoughtSignature": "c2lnbmVk",
-    }
-
-
-def test_a_call_that_lost_a_piece_is_not_closed():
-    data = pieces(*WHOLE_SHIP, {}).replace(b'"Sea"', b'"Sea')
-    response, _ = parse_stream("gemini", [data])
-    assert not response.tool_calls[0].closed
-    assert response.signal.confidence is LOW
+    assert [(call.name, call.closed) for call in response.tool_calls] == expected
+    assert [(event.name, bool(event.arguments)) for event in emitted if isinstance(event, ToolCallDelta)] == expected
+    assert response.signal.finish_reason is reason
+    assert response.signal.confidence is (HIGH if reason is F.MAX_TOKENS else LOW)
+    assert lab.termination.standard(response.signal, lab.DecisionContext(response=response)).action is lab.Action.ABORT
+    for place in range(len(data)):
+        assert parse_stream("gemini", cut(data, [place])) == (response, emitted)
 
 
 # Anthropic: content beside text and calls -----------------------------------------------------------------------------------
