@@ -151,6 +151,16 @@ def test_a_lost_event_is_noticed():
         assert not is_clean(response.signal)
 
 
+@pytest.mark.parametrize("manner", ["named", "empty end"])
+def test_a_repeated_piece_of_text_is_noticed(manner: str):
+    data = stream(TALK, manner).split(b"\n\n")
+    places = [number for number, event in enumerate(data) if b"output_text.delta" in event]
+    for at in places:
+        response, _ = parse_stream(NAME, [b"\n\n".join([*data[: at + 1], *data[at:]])])
+        assert response.text == "".join(TALK.text) or not is_clean(response.signal)
+    assert len(places) > 1
+
+
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_flipped_bit_is_noticed(data: st.DataObject):

@@ -17,8 +17,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from pydantic_core import from_json
-
 from agentlab._internal.values import dataclass
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import TerminationSignal
@@ -205,8 +203,6 @@ class Responses(Server):
 # output is used. But some servers leave that output empty, or shorter than they streamed it, and a stream may break off: the output is
 # then assembled from the earlier events.
 
-_TEXT_DELTA = "response.output_text.delta"
-_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
 _SNAPSHOTS = ("response.created", "response.in_progress", "response.queued")
 _LAST = (*LAST_EVENTS.reasons, "response.cancelled", "response.done")
 _FINISHED = ("completed", "incomplete", "failed", "cancelled")
@@ -227,43 +223,8 @@ class ResponsesStreamParser(BodyParser):
         self._last: dict[str, Any] | None = None
         self._whole: dict[str, Any] | None = None
         self._paragraph: tuple[int, str, int] | None = None
-        self._open: list[str] = []  # the pieces of the current text; `_open_at` is its place in the events
-        self._open_at: tuple[JSON, JSON] = (None, None)
-        self._open_kind = _TEXT_DELTA
-        self._open_call: tuple[int, str, str] | None = None  # number, id and name of the call whose arguments are current
-        self._number: int | None = None  # of the last checked event; `_since` counts the events of the fast path after it
-        self._since = 0
+        self._next_number: int | None = None
         self._gaps = False
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """Parse the next bytes and return the events that they complete. Most events are text and arguments, which take a fast path."""
-        events: list[StreamEvent] = []
-        for name, event in self._incoming.feed(data):
-            try:
-                chunk = from_json(event)
-            except ValueError:
-                self._event(name, event, events)
-                continue
-            if type(chunk) is dict and chunk.get("type") == self._open_kind:
-                text = chunk.get("delta")
-                index, part = self._open_at
-                if (
-                    type(text) is str
-                    and index is not None
-                    and chunk.get("output_index") == index
-                    and chunk.get("content_index") == part
-                ):
-                    self._open.append(text)
-                    call = self._open_call
-                    if call is None:
-                        self._since += 1
-                    elif (number := chunk.get("sequence_number")) is not None:
-                        self._count(number)  # arguments are executed, so they are checked
-                    if text:
-                        events.append(TextDelta(text) if call is None else ToolCallDelta(*call, text))
-                    continue
-            self._chunk(name, chunk, events)
-        return events
 
     def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         kind = chunk.get("type") or name.decode("utf-8", "replace")
@@ -271,8 +232,11 @@ class ResponsesStreamParser(BodyParser):
             return
         if self._last is not None and kind == "response.created":
             self._begin_another(chunk)
-        if (number := chunk.get("sequence_number")) is not None:
-            self._count(number)
+        number = chunk.get("sequence_number")
+        if isinstance(number, int):  # some servers number only some events
+            if self._next_number is not None and number != self._next_number:
+                self._record_gap()
+            self._next_number = number + 1
         if kind in PIECES:
             self._damaged = self._damaged or self._last is not None  # after the end
             self._piece(kind, chunk, events)
@@ -296,22 +260,17 @@ class ResponsesStreamParser(BodyParser):
         the last one has the finish reason, and the confidence is lower."""
         self._damaged = True
         if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
-            self._last, self._number, self._done = None, None, False
+            self._last, self._next_number, self._done = None, None, False
             self._at.clear()
 
-    def _count(self, number: JSON) -> None:
-        """Check the numbers of the events for missing or misplaced events. Some servers number only some events."""
-        if isinstance(number, int):
-            known = self._number
-            if known is not None and not known < number <= known + self._since + 1:
-                self._gaps, damaged = True, self._damaged
-                self._record_loss(MISSING)
-                self._damaged = damaged  # the last event may carry the whole output
-            self._number, self._since = number, 0
+    def _record_gap(self) -> None:
+        """Record that events are missing or misplaced, which does not matter if the last event carries the whole output."""
+        self._gaps, damaged = True, self._damaged
+        self._record_loss(MISSING)
+        self._damaged = damaged
 
     def _end(self, kind: str, response: dict[str, Any], events: list[StreamEvent]) -> None:
         self._done = True
-        self._open_at = (None, None)
         status = response.get("status")
         if not isinstance(status, str) or status not in _FINISHED:
             response = {**response, "type": kind}  # the event's type replaces the status
@@ -327,7 +286,6 @@ class ResponsesStreamParser(BodyParser):
         """Add an item that begins or is done, and emit item text that has not been streamed yet."""
         fields = read.as_dict(chunk.get("item"))
         index = chunk.get("output_index")
-        self._open_at = (None, None)
         if kind == "response.output_item.added":
             known = self._begun_before(index, fields)
             if known is not None:
@@ -348,42 +306,39 @@ class ResponsesStreamParser(BodyParser):
                 events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
         elif item.final is not None and not item.pieces:
             for field, part, text in item.parts_of(item.final):
-                self._emit(item, field, part, text, events)
+                self._emit(item, (field, part), text, events)
 
     def _piece(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         """Add a piece of an item, or a whole field, which is emitted if none of its pieces was."""
         field, key, place = PIECES[kind]
         text = chunk.get(key)
         item = self._which(chunk, TYPES[field])
-        part = read.count(chunk.get(place)) or 0
-        if kind.endswith(".done"):
+        part = chunk.get(place)
+        spot = field, part if type(part) is int else 0
+        if key != "delta":
             if field == "arguments":
                 item.closed = True
-            self._open_at = (None, None)
-            known = item.pieces.get((field, part))
-            item.done.add((field, part))
+            known = item.pieces.get(spot)
+            item.done.add(spot)
             if not isinstance(text, str) or (known is not None and not _is_better(field, text, "".join(known))):
                 return
             if known:
-                item.pieces[field, part] = [text]  # pieces were lost, repeated or out of order
+                item.pieces[spot] = [text]  # pieces were lost, repeated or out of order
                 return
-        elif (field, part) in item.done:
+        elif spot in item.done:
             self._damaged = True  # a late piece
         if not isinstance(text, str):
             if text is not None:
                 self._record_loss(BROKEN)
             return
-        self._emit(item, field, part, text, events)
-        if field == "text" or (item.call is not None and item.emitted and kind == _ARGUMENTS_DELTA):
-            self._open, self._open_at = item.pieces[field, part], (chunk.get("output_index"), chunk.get(place or "content_index"))
-            self._open_kind = _TEXT_DELTA if field == "text" else kind
-            self._open_call = None if field == "text" or item.call is None else (item.call, item.call_id(), item.name())
+        self._emit(item, spot, text, events)
 
-    def _emit(self, item: ItemPieces, field: str, part: int, text: str, events: list[StreamEvent]) -> None:
+    def _emit(self, item: ItemPieces, spot: tuple[str, int], text: str, events: list[StreamEvent]) -> None:
         """Record a piece and emit its event."""
-        item.pieces.setdefault((field, part), []).append(text)
+        item.pieces.setdefault(spot, []).append(text)
         if not text:
             return
+        field = spot[0]
         if field == "text":
             events.append(TextDelta(text))
         elif field == "arguments":
@@ -391,7 +346,7 @@ class ResponsesStreamParser(BodyParser):
                 item.emitted = True
                 events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
         elif field != "refusal":
-            paragraph = (item.number, field, part)
+            paragraph = (item.number, *spot)
             between = "\n\n" if self._paragraph not in (None, paragraph) else ""
             self._paragraph = paragraph
             events.append(ReasoningDelta(between + text))
@@ -406,7 +361,6 @@ class ResponsesStreamParser(BodyParser):
             self._calls += 1
         self._items.append(item)
         self._at[index] = item
-        self._open_at = (None, None)
         return item
 
     def _which(self, chunk: dict[str, Any], kind: str, item_id: JSON = None) -> ItemPieces:
@@ -462,8 +416,7 @@ class ResponsesStreamParser(BodyParser):
     def _record_loss(self, reason: str, lost_bytes: int | None = None) -> None:
         super()._record_loss(reason, lost_bytes)
         if reason == BROKEN:
-            self._number = None  # the lost event had a number too
-        self._open_at = (None, None)  # no fast path for the next piece
+            self._next_number = None  # the lost event had a number too
 
     def _is_repaired(self) -> bool:
         """True if the last event carries the whole output."""
