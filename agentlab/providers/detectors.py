@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
-from typing import Any
 
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, UnknownProviderError
@@ -38,6 +37,11 @@ MAX_ERROR_BODY_BYTES = 2**20
 
 _SHOWN_CHARACTERS = 80
 
+_BATCH_LINE = (
+    "The body is a line of a batch's results. Pass the response in it: line['response']['body'] (OpenAI), line['result']['message'] "
+    "(Anthropic) or line['modelOutput'] (Bedrock)."
+)
+
 
 class BodyDetector(abc.ABC):
     """The base of agentlab's detectors: distinguishes an error status, a whole body and a stream."""
@@ -57,7 +61,7 @@ class BodyDetector(abc.ABC):
             return self._read_refusal(payload, status)
         body, events = opened(payload, streaming)
         if events is None:
-            return self._of_body(body, requested_cap)
+            return self._read_answer(body, requested_cap)
         if len(events) > MAX_ANSWER_BYTES:
             return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
@@ -71,12 +75,6 @@ class BodyDetector(abc.ABC):
     @abc.abstractmethod
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
-
-    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        if (never := never_run(body, self._name)) is not None:
-            return never
-        body, status = answer_of(body)
-        return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
 
     def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
         """Return the signal of a status from 400 on, with the details of a content filter that refused the request."""
@@ -171,6 +169,8 @@ def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
         return replace(signal, message="The body is empty.")
     if not isinstance(body, dict | list):
         return replace(signal, message=f"The body is JSON, but not an object: {str(body)[:_SHOWN_CHARACTERS]!r}.")
+    if "custom_id" in body or "recordId" in body:
+        return replace(signal, message=_BATCH_LINE)
     return signal
 
 
@@ -199,55 +199,6 @@ def status_signal(provider: str, payload: JSON, status: int) -> TerminationSigna
         message=f"HTTP {status}: {message}" if message else f"HTTP {status}",
         metadata={"status": status},
     )
-
-
-# Batches -------------------------------------------------------------------------------------------------------------------
-# A line of a batch's results has the body of one response and its status. Vendor pages, read 2026-11-22:
-# https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
-# https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
-
-_NOT_RUN = {"canceled": FinishReason.CANCELLED, "expired": FinishReason.ERROR}
-"""Anthropic's values for a request that its batch did not run."""
-
-_GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
-
-
-def answer_of(line: JSON) -> tuple[JSON, int]:
-    """Return the response body in a line of results, and its HTTP status; anything else is returned unchanged, with status 200."""
-    fields = read.as_dict(line)
-    response = read.as_dict(fields.get("response"))
-    if "custom_id" in fields:
-        if "body" in response:
-            return response["body"], read.count(response.get("status_code")) or 200
-        return _anthropic_answer(fields), 200
-    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
-        return response, 200
-    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
-
-
-def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """Return the signal of a line whose request was not run; None for every other line."""
-    fields = read.as_dict(line)
-    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
-    if not isinstance(value, str) or value not in _NOT_RUN:
-        return None
-    return TerminationSignal(
-        finish_reason=_NOT_RUN[value],
-        confidence=Confidence.HIGH,
-        provider=provider,
-        raw_field="result.type",
-        raw_value=value,
-        message=f"The batch did not run this request: it is {value}.",
-    )
-
-
-def _anthropic_answer(fields: dict[str, Any]) -> JSON:
-    result = read.as_dict(fields.get("result"))
-    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
-        return result["message"]
-    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
-        return result["error"]
-    return fields
 
 
 # Unknown providers ----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from agentlab.model.responses import SignalSeen, ToolCallDelta
 from agentlab.providers.finish_detection import detect
 
 from .bedrock_bodies import converse
-from .bodies import chat, claude, cut, google, parse_stream, provider, sse
-from .responses_bodies import body as responses
+from .bodies import chat, claude, cut, parse_stream, provider, sse
 
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
@@ -206,52 +205,19 @@ def test_reasoning_may_be_a_part_with_a_summary():
 
 # Lines of a batch's results ----------------------------------------------------------------------------------------------------
 
-
-def line(status: int, body: Any) -> dict[str, Any]:
-    return {"id": "b1", "custom_id": "r1", "response": {"status_code": status, "request_id": "q1", "body": body}, "error": None}
-
-
-def outcome(kind: str, **more: Any) -> dict[str, Any]:
-    return {"custom_id": "r1", "result": {"type": kind, **more}}
-
-
-REFUSED = {"error": {"type": "invalid_request_error", "message": "no"}}
 LINES = [
-    pytest.param("openai", line(200, chat("length")), (F.MAX_TOKENS, HIGH, "length"), id="openai"),
-    pytest.param("openai-responses", line(200, responses()), (F.END_TURN, HIGH, "completed"), id="responses"),
-    pytest.param("openai", line(400, REFUSED), (F.ERROR, HIGH, "invalid_request_error"), id="openai, refused"),
-    pytest.param(
-        "openai",
-        {"custom_id": "r1", "response": None, "error": {"code": "batch_expired", "message": "late"}},
-        (F.ERROR, HIGH, "batch_expired"),
-        id="openai, expired",
-    ),
-    pytest.param(
-        "anthropic", outcome("succeeded", message=claude("max_tokens")), (F.MAX_TOKENS, HIGH, "max_tokens"), id="anthropic"
-    ),
-    pytest.param(
-        "anthropic",
-        outcome("errored", error={"type": "error", **REFUSED}),
-        (F.ERROR, HIGH, "invalid_request_error"),
-        id="errored",
-    ),
-    pytest.param("anthropic", outcome("canceled"), (F.CANCELLED, HIGH, "canceled"), id="cancelled"),
-    pytest.param("anthropic", outcome("expired"), (F.ERROR, HIGH, "expired"), id="expired"),
-    pytest.param("anthropic", outcome("napping"), (F.UNKNOWN, LOW, None), id="a new word"),
-    pytest.param("gemini", {"key": "r1", "response": google("MAX_TOKENS")}, (F.MAX_TOKENS, HIGH, "MAX_TOKENS"), id="gemini"),
-    pytest.param("gemini", {"request": {}, "status": "", "response": google()}, (F.END_TURN, HIGH, "STOP"), id="vertex"),
-    pytest.param(
-        "bedrock", {"recordId": "r1", "modelInput": {}, "modelOutput": converse()}, (F.END_TURN, HIGH, "end_turn"), id="bedrock"
-    ),
-    pytest.param("a-new-one", line(200, chat("stop")), (F.END_TURN, MEDIUM, "stop"), id="unknown provider"),
-    pytest.param("a-new-one", outcome("canceled"), (F.CANCELLED, HIGH, "canceled"), id="unknown provider, cancelled"),
-    pytest.param("openai", {"custom_id": 1, "result": [], "response": {"body": None}}, (F.UNKNOWN, LOW, None), id="nonsense"),
+    pytest.param("openai", {"custom_id": "r1", "response": {"status_code": 200, "body": chat("length")}}, id="openai"),
+    pytest.param("openai", {"custom_id": "r1", "response": {"status_code": 400, "body": {"error": {}}}}, id="openai, refused"),
+    pytest.param("anthropic", {"custom_id": "r1", "result": {"type": "succeeded", "message": claude()}}, id="anthropic"),
+    pytest.param("anthropic", {"custom_id": "r1", "result": {"type": "canceled"}}, id="anthropic, cancelled"),
+    pytest.param("bedrock", {"recordId": "r1", "modelInput": {}, "modelOutput": converse()}, id="bedrock"),
+    pytest.param("a-new-one", {"custom_id": "r1", "response": {"status_code": 200, "body": chat()}}, id="unknown provider"),
 ]
 
 
-@pytest.mark.parametrize(("name", "payload", "expected"), LINES)
-def test_a_line_of_a_batch_is_read(name: str, payload: Any, expected: tuple[F, Confidence, Any]):
-    for form in (payload, json.dumps(payload), json.dumps(payload).encode()):
+@pytest.mark.parametrize(("name", "line"), LINES)
+def test_the_message_for_a_line_of_a_batch_says_what_to_pass(name: str, line: Any):
+    for form in (line, json.dumps(line), json.dumps(line).encode()):
         found = detect(name, form)
-        assert (found.finish_reason, found.confidence, found.raw_value) == expected
-        assert found.provider == name
+        assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
+        assert "line of a batch's results. Pass the response in it: line['response']['body'] (OpenAI)" in found.message
