@@ -11,8 +11,7 @@ the address; without one, the cost of a call is unknown. `unverified` names what
 reasons besides those of the wire. `structured`: the server takes the schema of a typed answer as `response_format`, with each of its
 models; in requests with tools, which some servers refuse then, such an answer is a tool call. `lacks` are the parameters of an agent
 that the server does not take, by its own pages: a name, or one value as `tool_choice=required`. `tool_choice=name` is the choice of one
-tool by its name. `unforced` are models that take no forced tool choice while they reason: the servers' error messages say so. `closed`
-is the day on which the vendor closed the service: recordings of it still replay.
+tool by its name. `unforced` are models that take no forced tool choice while they reason: the servers' error messages say so.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
-from functools import partialmethod
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from agentlab._internal.values import dataclass
-from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON, OutputForm
 from agentlab.providers.base import Capabilities
@@ -110,7 +107,6 @@ class Preset:
     call_id: Callable[[str], str] = str
     structured: bool = False
     unverified: str = ""
-    closed: str = ""
 
 
 def switched_effort(effort: str) -> dict[str, JSON]:
@@ -237,17 +233,6 @@ PRESETS = (
         unverified="finish reasons",
     ),
     Preset(
-        name="github",
-        title="GitHub Models",
-        address="https://models.github.ai/inference",
-        keys=("GITHUB_TOKEN",),
-        prices="",
-        pages=("https://docs.github.com/en/github-models", f"{_GITHUB}/orgs/community/discussions/203602"),
-        read="2026-11-24",
-        unverified="finish reasons",
-        closed="2026-07-30",
-    ),
-    Preset(
         name="ollama",
         title="Ollama",
         address="http://127.0.0.1:11434/v1",
@@ -306,15 +291,6 @@ def _schema_without_tools(self: ChatCompletions, *, with_tools: bool) -> OutputF
     return "tool" if with_tools else "strict"
 
 
-def _auth_headers_of_closed(self: ChatCompletions, preset: Preset) -> dict[str, str]:
-    """Return the key, for another server at `base_url`. Raises ConfigurationError for the closed one, before any request is sent."""
-    if self.base_url == preset.address:
-        raise ConfigurationError(
-            f"{preset.title} was closed on {preset.closed}: choose another provider. Recordings of it still replay."
-        )
-    return ChatCompletions.auth_headers(self)
-
-
 def _class_of(preset: Preset) -> type[ChatCompletions]:
     """Return the provider's class for a row."""
     more = (Table(FINISH_REASONS.field, preset.reasons),) if preset.reasons else ()
@@ -341,8 +317,6 @@ def _class_of(preset: Preset) -> type[ChatCompletions]:
     }
     if preset.structured:
         body["output_form"] = _schema_without_tools
-    if preset.closed:
-        body["auth_headers"] = partialmethod(_auth_headers_of_closed, preset)
     name = "".join(part.capitalize() for part in preset.name.split("-"))
     return dataclass(frozen=True, slots=True)(type(name, (ChatCompletions,), body))
 

@@ -24,7 +24,7 @@ from agentlab.providers.compatible import PRESETS, Preset
 
 EACH = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 NAMES = [
-    *("mistral", "groq", "deepseek", "together", "fireworks", "cerebras", "moonshot", "cohere", "huggingface", "github"),
+    *("mistral", "groq", "deepseek", "together", "fireworks", "cerebras", "moonshot", "cohere", "huggingface"),
     *("ollama", "lmstudio", "vllm", "llama-cpp"),
 ]
 MODELS = {
@@ -167,10 +167,10 @@ def test_the_documentation_has_the_row(preset: Preset) -> None:
     words = ", ".join(f"`{word}`: {meaning.name}" for word, meaning in preset.reasons.items())
     found = ", ".join(f"[{number}]({address})" for number, address in enumerate(preset.pages, 1))
     checked = f"{found}, {preset.read}" + (f"; not confirmed: {preset.unverified}" if preset.unverified else "")
-    title = f"{preset.title} (closed on {preset.closed})" if preset.closed else preset.title
     form = "schema" if preset.structured else "tool call"
     assert (
-        f"| `{preset.name}` | {title} | `{preset.address}` | {key} | {cost} | {form} | {words} | {checked} |" in page.splitlines()
+        f"| `{preset.name}` | {preset.title} | `{preset.address}` | {key} | {cost} | {form} | {words} | {checked} |"
+        in page.splitlines()
     )
 
 
@@ -179,11 +179,6 @@ def test_a_typed_answer(preset: Preset) -> None:
     made = lab.Provider(preset.name, model="m", api_key="k")
     assert made.output_form(with_tools=False) == ("strict" if preset.structured else "tool")
     assert made.output_form(with_tools=True) == "tool"
-
-
-def test_a_closed_service_is_refused_before_a_request() -> None:
-    with pytest.raises(ConfigurationError, match=r"GitHub Models was closed on 2026-07-30: choose another provider"):
-        asyncio.run(asked(lab.Agent(lab.Provider("github", model="openai/gpt-4.1", api_key="k"))))
 
 
 def test_the_server_that_answers_at_hugging_face_decides_the_price() -> None:
