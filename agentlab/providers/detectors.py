@@ -29,7 +29,7 @@ from agentlab.providers.wires.finish_rules import (
     judge,
     not_whole,
 )
-from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
+from agentlab.providers.wires.incoming import UNREADABLE, Event, Incoming, read_json
 from agentlab.providers.wires.stream import BROKEN
 
 MAX_ERROR_BODY_BYTES = 2**20
@@ -62,8 +62,6 @@ class BodyDetector(abc.ABC):
         body, events = opened(payload, streaming)
         if events is None:
             return self._read_answer(body, requested_cap)
-        if len(events) > MAX_ANSWER_BYTES:
-            return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return explained(parser.finish(), events)
@@ -126,12 +124,11 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks counts as a stream, and so does
-    a body that is too large to be read."""
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks counts as a stream."""
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True and len(events) <= MAX_ANSWER_BYTES:
+    if streaming is not True:
         try:
             value = read.loads(events.decode("utf-8", "replace"))
         except ValueError:
@@ -139,12 +136,6 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
         if not isinstance(value, list) or len(value) == 1:
             return (value[0] if isinstance(value, list) else value), None
     return None, events
-
-
-def too_large(provider: str, size: int) -> TerminationSignal:
-    """Return the signal for a body that is too large to be read."""
-    message = f"The body has {size:,} bytes, and at most {MAX_ANSWER_BYTES:,} are read: the finish reason is unknown."
-    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
 def as_bytes(payload: JSON) -> bytes | None:

@@ -28,10 +28,9 @@ from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationS
 from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, SignalSeen, StreamEvent
 from agentlab.providers.base import StreamParser
-from agentlab.providers.detectors import BodyDetector, PatternDetector, opened, provider_detector, too_large
+from agentlab.providers.detectors import BodyDetector, PatternDetector, opened, provider_detector
 from agentlab.providers.registry import names, split_version
 from agentlab.providers.wires.finish_rules import not_whole
-from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 
 
 @functools.cache
@@ -77,8 +76,6 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
-        if len(events) > MAX_ANSWER_BYTES:
-            return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return parser.finish()

@@ -25,7 +25,7 @@ from agentlab.providers.wires.read import ends_early, loads
 from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
 
 MAX_ANSWER_BYTES = 64 * 2**20
-"""The limit on the bytes of one answer, so that an endless response does not use up the memory. No model's answer is that long."""
+"""The limit on the bytes of one live answer, so that an endless response does not use up the memory. No model's answer is that long."""
 
 Event: TypeAlias = tuple[bytes, bytes]
 """The event's name (empty if there is none) and its data, both as bytes."""
