@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import types
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -27,7 +27,7 @@ from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import CONTINUATION, ContinuationPolicy, TerminatingTools
-from agentlab.limits.settings import RunSettings, as_approve, as_continuation, as_policy, as_terminating
+from agentlab.limits.settings import RunSettings, as_approve, as_budget, as_continuation, as_policy, as_terminating
 from agentlab.model.conversation import Conversation
 from agentlab.model.messages import JSON, Effort, Message, ModelRequest, Parameters, ToolCall, ToolResult, ToolSpec, user_message
 from agentlab.model.parts import Content
@@ -266,7 +266,7 @@ class Agent(Displayable, Generic[Out]):
             budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating, approve=approve
         )
         warn_of(never_met(settings, self), stacklevel=3)
-        conversation = Conversation(messages)
+        conversation = Conversation(_messages(messages))
         conversation.append(message)
         return self.run_on(conversation, settings, transport, observers, _as_approver(approver))
 
@@ -362,9 +362,9 @@ class Agent(Displayable, Generic[Out]):
 
     @property
     def is_made_of_names(self) -> bool:
-        """True if the names of provider and model alone describe the agent: no tools, middleware, custom address or key."""
+        """True if the names of provider and model alone describe the agent: no tools, middleware, type of answers, address or key."""
         model = self.model
-        if not isinstance(model, HttpModel) or self.tools or self.middleware:
+        if not isinstance(model, HttpModel) or self.tools or self.middleware or self.output_type is not None:
             return False
         try:
             return model == HttpModel(resolve(f"{model.name}:{model.model}"))
@@ -480,12 +480,19 @@ def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:
     )
 
 
+def _messages(messages: Iterable[Message]) -> Iterator[Message]:
+    for place, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"messages[{place}] is {message!r}: pass messages of a run, as in messages=earlier.messages, or Message('user', 'Hi')."
+            )
+        yield message
+
+
 def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy: Policy | None) -> RunSettings:
-    if budget is not None and not isinstance(budget, Budget):
-        raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
     return replace(
         defaults,
-        budget=defaults.budget if budget is None else budget,
+        budget=defaults.budget if budget is None else as_budget(budget),
         stop=defaults.stop if stop is None else as_condition(stop),
         policy=defaults.policy if policy is None else as_policy(policy),
     )

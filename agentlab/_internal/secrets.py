@@ -27,10 +27,10 @@ MAX_REMEMBERED = 256
 _ENVIRONMENT_INTERVAL_S = 1.0
 
 _NAME = regex(
-    r"(?i)(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)_?key|secret|token|password"
-    r"|passwd|passphrase|credentials?|pat|secret_access_key|api_?secret|auth)(?:_id|_value|_[0-9]+|_bedrock)?"
+    r"(?i)(?:(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)key|secret|token|password"
+    r"|passwd|passphrase|credentials?|pat|api_?secret|auth)|.*(?<!public)_key)(?:_id|_value|_[0-9]+|_bedrock)?"
 )
-"""Names of environment variables with keys: OPENAI_API_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
+"""Names of environment variables with keys: OPENAI_API_KEY, SERPAPI_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
 _NO_KEY = regex(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
 _WORD = regex(rb"[A-Za-z0-9]+")
 

@@ -15,7 +15,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import ContinuationPolicy
-from agentlab.limits.settings import as_approve, as_continuation, as_policy, as_terminating
+from agentlab.limits.settings import as_approve, as_budget, as_continuation, as_policy, as_terminating
 
 if TYPE_CHECKING:
     from agentlab.engine.control import Control
@@ -239,6 +239,8 @@ def fork_plan(
     """Return the plan of a fork; see `Run.fork`."""
     if agent is not None and model is not None:
         raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
+    if agent is not None and not hasattr(agent, "run_on"):
+        raise ConfigurationError(f"fork(agent={agent!r}): pass an Agent, or a model alone as model=….")
     call_context.refuse_too_deep()
     context = run.stepper.context
     prefix = context.timeline.prefix().until(at)
@@ -246,14 +248,14 @@ def fork_plan(
     before = context.limits.snapshot()
     settings = replace(
         before,
-        budget=budget or before.budget,
+        budget=before.budget if budget is None else as_budget(budget),
         stop=before.stop if stop is None else as_condition(stop),
         policy=before.policy if policy is None else as_policy(policy),
         continuation=before.continuation if continuation is None else as_continuation(continuation),
         terminating=before.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
         approve=before.approve if approve is None else as_approve(approve, chosen.tools),
     )
-    if stop is not None:
+    if stop is not None or agent is not None:
         known = never_met(before, context.agent)
         warn_of([remark for remark in never_met(settings, chosen, prefix.history) if remark not in known], stacklevel=4)
     if prompt is not None:

@@ -169,7 +169,11 @@ class FurtherCalls:
     def give_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
         """Return the decision of AbortPartial: the answer is kept, with a notice. `why` is given if the cause is not a cap."""
         problem = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is incomplete"
-        metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
+        metadata = {
+            **larger_cap(max(call.requested_cap or 0 for call in calls), answer),
+            "outcome": self.outcome,
+            "attempts": self.attempts,
+        }
         if not why:
             cap, effect = self._reached_cap(calls, answer)
             why, metadata["capped_by"] = f"{effect} ({cap})", cap

@@ -57,6 +57,10 @@ class Rounds(Generic[R]):
             run.timeline.observe(self._on_event)
         self._check_end()
 
+    def clocks_above_stopped(self) -> contextlib.AbstractContextManager[None]:
+        """Stop none: no run waits for a lockstep."""
+        return contextlib.nullcontext()
+
     async def step_once(self) -> Round:
         """Take one round, on the loop of `affinity`."""
         async with self.affinity.turn:

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+LAST_ANSWER = (
+    "The budget of this run is nearly used up. Give your final answer now, from what you have found so far. "
+    "You cannot call tools any more."
+)
+LIMIT_RAISED = "The budget of this run was raised. Continue with the task; you may call tools again."
+"""Do not change prompts: recordings are matched by them."""
+
 
 class AgentSpec(Protocol):
     """What the engine needs of an agent; documented in `lab.Agent`."""
@@ -179,9 +186,12 @@ class RunPrefix:
         return replace(self, prompt=made.text, messages=(*before, made, *after))
 
     def with_message(self, message: Content) -> RunPrefix:
-        """Append a user message. Raises ConfigurationError for an empty one."""
+        """Append a user message. After a last answer, a note says that tools may be called again. Raises ConfigurationError for an
+        empty one."""
         made = user_message(message, "fork(message={!r}): pass a message to the model as text, or omit it.")
-        return replace(self._followed_by(made), asked_at=(*self.asked_at, len(self.history)))
+        last = self.history.last
+        before = self if last is None or not last.last_answer else self._followed_by(Message("system", LIMIT_RAISED))
+        return replace(before._followed_by(made), asked_at=(*self.asked_at, len(self.history)))
 
     def with_tool_results(self, given: Mapping[str, Content]) -> RunPrefix:
         """Replace results of the last step's tools, by the ids of their calls. Raises ConfigurationError for an unknown id."""

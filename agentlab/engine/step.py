@@ -25,7 +25,7 @@ from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
 from agentlab.engine.control import StepSuspended, StopRequest
-from agentlab.engine.plan import Ending
+from agentlab.engine.plan import LAST_ANSWER, LIMIT_RAISED, Ending
 from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.tool_calls import check_output, execute_tools, give_up_children, remind
 from agentlab.engine.turn import take_turn
@@ -45,13 +45,6 @@ from agentlab.records.step import StepResult
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
     from agentlab.engine.timeline import Timeline
-
-LAST_ANSWER = (
-    "The budget of this run is nearly used up. Give your final answer now, from what you have found so far. "
-    "You cannot call tools any more."
-)
-LIMIT_RAISED = "The budget of this run was raised. Continue with the task; you may call tools again."
-"""Do not change prompts: recordings are matched by them."""
 
 
 async def take_step(run: RunContext) -> StepResult | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -372,6 +373,10 @@ class Stepper:
     def is_held(self) -> bool:
         """True if a pause holds the next step."""
         return self.control.is_paused and not self.has_ended and not self.control.must_end
+
+    def clocks_above_stopped(self) -> AbstractContextManager[None]:
+        """Stop the clocks and the timeouts of the callers."""
+        return call_context.clocks_of_callers_stopped(self.context)
 
     def workers(self) -> tuple[()]:
         """Return an empty tuple: a run has no workers below its own."""

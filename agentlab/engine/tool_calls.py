@@ -123,7 +123,7 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
         if cut is not None:
             give_up_children(run, builder)
             raise cut
-        if builder.waiting_children:  # their results come when the child runs continue
+        if any(call.id in builder.waiting_children for call in calls):  # their results come when the child runs continue
             raise StepSuspended
         results = builder.tool_results
         if len(results) > len(calls):
@@ -256,9 +256,12 @@ async def _approval_of(run: RunContext, builder: StepBuilder, calls: Sequence[To
     All calls of the step that need approval are asked about at once.
     """
     approvals, first = run.control.approvals, calls[0]
+    if first.id in builder.waiting_children:  # it has begun
+        return approvals.given.get(first.id)
     if first.id not in approvals.asked:
         by_condition = await _condition_met(run, builder)
-        reasons = [(call, _why(run, call, by_condition)) for call in calls if call.id not in approvals.asked]
+        new_calls = [call for call in calls if call.id not in approvals.asked and call.id not in builder.waiting_children]
+        reasons = [(call, _why(run, call, by_condition)) for call in new_calls]
         if not reasons[0][1]:
             return None
         step, now = run.timeline.next_step, datetime.now(UTC)

@@ -94,6 +94,10 @@ class Steps(Protocol[S_co, Outcome_co]):
         """Take one step, on the loop of `affinity`."""
         ...
 
+    def clocks_above_stopped(self) -> contextlib.AbstractContextManager[None]:
+        """Stop the clocks of the runs that wait for this one, while it is held."""
+        ...
+
     def cancel(self) -> None:
         """End at once."""
         ...
@@ -266,7 +270,8 @@ class Worker(Generic[S_co, Outcome]):
         while steps.is_held:
             steps.affinity.wake.clear()
             if steps.is_held:  # checked again: another thread may have resumed before `clear`
-                await steps.affinity.wake.wait()
+                with steps.clocks_above_stopped():
+                    await steps.affinity.wake.wait()
 
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work on the owning loop."""

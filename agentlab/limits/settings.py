@@ -66,6 +66,13 @@ class RunSettings(Displayable):
                     yield value
 
 
+def as_budget(budget: object) -> Budget:
+    """Return a budget. Raises LimitError for anything else."""
+    if isinstance(budget, Budget):
+        return budget
+    raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
+
+
 def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
     """Return a policy, or None for the standard one. Raises ConfigurationError if it is not callable."""
     if policy is None or callable(policy):
@@ -125,18 +132,12 @@ def _asked_by(part: object, tools: Mapping[str, Any]) -> str | StopCondition:
     return as_condition(part)
 
 
-def _as_budget(budget: object) -> Budget:
-    if isinstance(budget, Budget):
-        return budget
-    raise ConfigurationError(f"limits.budget = {budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
-
-
 def _as_stop(condition: object) -> StopCondition | None:
     return None if condition is None else as_condition(condition)
 
 
 PARTS: dict[str, Callable[[object], object]] = {
-    "budget": _as_budget,
+    "budget": as_budget,
     "stop": _as_stop,
     "policy": as_policy,
     "continuation": as_continuation,

@@ -38,15 +38,16 @@ class Conversation(Sequence[Message]):
         self._messages.append(message)
 
     def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
-        """Answer the tool calls of the last message with these results, in order. The remaining calls get the error `not_executed`."""
+        """Answer the tool calls of the last message with their results. Calls without one get the error `not_executed`."""
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
-        results = tuple(results)
         if len(results) < len(last.tool_calls):
-            rest = last.tool_calls[len(results) :]
-            results += tuple([ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in rest])
-        self._messages.append(Message("tool", tool_results=results))
+            given = {result.call_id: result for result in results}
+            results = [
+                given.get(call.id) or ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in last.tool_calls
+            ]
+        self._messages.append(Message("tool", tool_results=tuple(results)))
 
     def replace_last(self, message: Message) -> None:
         """Replace the last message."""

@@ -28,6 +28,7 @@ from agentlab._internal.asyncio_tools import needs_await, off_the_loop
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
+from agentlab.engine.plan import LAST_ANSWER
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits.fields import unknown_name
@@ -353,8 +354,9 @@ def _tool_input(call: ToolCall) -> dict[str, Any]:
 
 
 def _complete_turns(new: Sequence[Message]) -> tuple[Message, ...]:
-    """Drop unanswered messages and empty answers from the end, so that the conversation can continue."""
-    kept = list(new)
+    """Drop unanswered messages and empty answers from the end, so that the conversation can continue. The request for a last answer
+    concerned the budget of these turns."""
+    kept = [message for message in new if message != Message("system", LAST_ANSWER)]
     while kept and (kept[-1].role in ("user", "system") or _is_empty(kept[-1])):
         kept.pop()
     return tuple(kept)

@@ -598,6 +598,42 @@ def test_a_child_run_waits_without_a_person() -> None:
     assert run.history.calls == 4
 
 
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("child_first", [False, True])
+def test_a_child_run_waits_beside_a_plain_tool(child_first: bool, parallel: bool) -> None:
+    desk = Desk()
+    scout = desk.agent(approve=["pay"]).as_tool("scout", "Pays.", parallel=parallel)
+    calls = [("look", {"q": "x"}), ("scout", {"task": "Pay."})]
+    answer = several(*(reversed(calls) if child_first else calls))
+    top = lab.Agent(ScriptedProvider([answer, "All done."]), tools=[lab.tool(parallel=parallel)(desk.look), scout])
+    run = top.run("?")
+    go(end_of(run))
+    run.approve()
+    assert go(asyncio.wait_for(end_of(run), 10)).text == "All done."
+    assert [result.call_id for result in run.history[0].tool_results] == ["c1", "c2"]
+
+
+def test_a_call_that_has_begun_is_not_asked_about() -> None:
+    desk = Desk()
+    run = with_child(desk)
+    go(end_of(run))
+    run.limits.approve = True
+    run.approve(refuse="No.")
+    result = go(asyncio.wait_for(end_of(run), 10))
+    assert (result.text, desk.done, run.pending) == ("All done.", [], ())
+
+
+def test_results_stay_with_their_calls_if_a_run_that_waits_is_stopped() -> None:
+    desk = Desk()
+    scout = desk.agent(approve=["pay"]).as_tool("scout", "Pays.", parallel=True)
+    answer = several(("scout", {"task": "Pay."}), ("look", {"q": "x"}))
+    run = lab.Agent(ScriptedProvider([answer, "All done."]), tools=[lab.tool(parallel=True)(desk.look), scout]).run("?")
+    go(end_of(run))
+    run.stop("not now")
+    (scouted, looked) = run.messages[-1].tool_results
+    assert (scouted.call_id, scouted.error, looked.call_id, looked.content) == ("c1", "not_executed", "c2", "saw x")
+
+
 def test_a_child_run_waits_for_the_person_and_the_time_of_its_caller_stands() -> None:
     desk = Desk()
     run = with_child(desk, budget=lab.Budget(timeout=0.3))

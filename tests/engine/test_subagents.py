@@ -393,6 +393,23 @@ def test_a_sub_agent_cut_short_with_its_caller_loses_nothing(how: str) -> None:
     go(main())
 
 
+@pytest.mark.usefixtures("fake_time")
+def test_the_time_of_the_caller_stands_while_a_sub_agent_is_paused() -> None:
+    async def main() -> None:
+        inner = lab.Agent(Slow(lambda request, index: call("look") if index < 4 else say("Found."), 0.01), tools=[look])
+        run = boss(inner.as_tool("dig"), {"task": "x"}).run("go", budget=Budget(timeout=1.0))
+        task = asyncio.ensure_future(_ended(run))
+        await until(lambda: run.children and len(run.children[0].history) >= 1)
+        run.children[0].pause()
+        await asyncio.sleep(3)
+        run.children[0].resume()
+        result = await task
+        assert result.stop_reason is StopReason.COMPLETED
+        assert result.history.elapsed_s < 1
+
+    go(main())
+
+
 budgets = st.builds(
     Budget,
     max_turns=st.integers(2, 6),

@@ -494,6 +494,20 @@ def test_a_call_repeated_in_full_is_executed_once() -> None:
     assert result.messages[1].text == "I look. "
 
 
+def test_the_suggested_cap_is_that_of_the_first_call_doubled() -> None:
+    def script(request: ModelRequest, index: int) -> ModelResponse:
+        return say(f"piece {index} ", finish=FinishReason.MAX_TOKENS, tokens=(10, int(request.max_output_tokens * 0.95)))
+
+    async def ended(run: lab.Run) -> RunResult:
+        return await run
+
+    run = lab.Agent(ScriptedProvider(script)).run("?", budget=lab.Budget(max_tokens_per_turn=100))
+    for cap in (200, 400, 800):
+        asyncio.run(ended(run))
+        assert f"the output cap to {cap}" in run.next_actions[0].label
+        run = run.apply()
+
+
 def test_the_repair_has_a_larger_cap_than_the_first_call() -> None:
     _, asked = asked_of(
         [cut("", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"], budget=lab.Budget(max_tokens_per_turn=5)

@@ -87,6 +87,14 @@ def test_a_limit_that_is_nearly_used_up_leaves_one_answer(budget: Budget, steps:
     assert kinds.count("LastAnswerAsked") == 1
 
 
+def test_a_message_after_a_last_answer_gives_the_tools_back() -> None:
+    run = run_of(Budget(max_turns=4, last_answer=0.25))
+    done(run)
+    branch = run.fork(4, message="And in winter?", budget=Budget(max_turns=6))
+    assert [message.text for message in branch.messages[-3:]] == ["so far", LIMIT_RAISED, "And in winter?"]
+    assert run.fork(3, message="Go on.").messages[-2].role == "tool"
+
+
 def with_more(budget: Budget, **more: Any) -> Budget:
 
     return dataclasses.replace(budget, **more)

@@ -29,6 +29,19 @@ BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
     "instructions": (lambda: agent(["end"], instructions=None), errors.ConfigurationError, "instructions=None: pass text"),
     "budget-number": (lambda: agent(["end"]).run("go", budget=5), errors.LimitError, "budget=5: pass a Budget"),
     "budget-dict": (lambda: agent(["end"], budget={"max_turns": 3}), errors.LimitError, "pass a Budget"),
+    "fork-budget": (
+        lambda: looping().run("go").fork(0, budget={"max_turns": 3}), errors.LimitError, "budget={'max_turns': 3}: pass a Budget",
+    ),
+    "fork-agent": (
+        lambda: looping().run("go").fork(0, agent="openai:gpt-5.4-mini"),
+        errors.ConfigurationError,
+        "fork(agent='openai:gpt-5.4-mini'): pass an Agent, or a model alone as model=",
+    ),
+    "messages": (
+        lambda: agent(["end"]).run("go", messages=[{"role": "user", "content": "hi"}]),
+        errors.ConfigurationError,
+        "messages[0] is {'role': 'user', 'content': 'hi'}: pass messages of a run",
+    ),
     "negative-limit": (lambda: lab.Budget(max_turns=-1), errors.LimitError, "max_turns=-1"),
     "mistyped-limit": (lambda: lab.Budget(max_tunrs=1), errors.LimitError, "Did you mean 'max_turns'?"),
     "mistyped-live-limit": (

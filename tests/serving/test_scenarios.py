@@ -213,6 +213,15 @@ def test_an_unanswered_reminder_is_not_stored(opened: Callable[..., Door]) -> No
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant"]
 
 
+def test_the_request_for_a_last_answer_is_not_stored(opened: Callable[..., Door]) -> None:
+    def script(request: Any, index: int) -> Any:
+        return say("so far") if request.parameters.tool_choice == "none" else call("look", {"q": str(index)})
+
+    door = opened(scripted(script, budget=lab.Budget(max_turns=2, last_answer=0.5)))
+    assert door.chat(context_id="a", message="go")["response"] == "so far"
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
+
+
 def test_calls_are_limited_by_max_invocations(opened: Callable[..., Door]) -> None:
     door = opened(scripted(lambda request, index: call("look", {"q": str(index)}, text=f"try {index}")))
     reply = door.ask(prompt="go", terminating_config={**FINISH, "max_invocations": 3})

@@ -263,6 +263,16 @@ def test_a_run_of_an_agent_with_an_earlier_store_of_the_same_file_resumes_withou
         assert_kept(opened_again, result)
 
 
+def test_a_typed_agent_is_not_made_again_from_its_name(store: Store, path: Path) -> None:
+    typed = lab.Agent("openai:gpt-5.4-mini", output=list[str])
+    with lab.replay("sample:question", match="order"):
+        run = go(taken(store.keep(typed.run("?", budget=Budget(max_turns=9))), 1))
+    with pytest.raises(
+        ConfigurationError, match=r"Only the name of the agent openai:gpt-5\.4-mini was stored: to continue, pass it"
+    ):
+        Store(path).resume(run.id)
+
+
 def test_a_run_may_be_resumed_repeatedly_and_only_the_last_is_stored(store: Store) -> None:
     run_id = abandoned(store, 1)
     first = store.resume(run_id, until_five(store))

@@ -37,8 +37,12 @@ def test_a_stream_without_keys_keeps_its_bytes() -> None:
 
 def test_keys_of_the_environment() -> None:
     kept = {"A_API_KEY": "abc123abc123", "AWS_SESSION_TOKEN": "x" * 30, "DB_PASSWORD": "hunter2hunter2"}
+    kept |= {
+        f"{name}_KEY": f"of{name}0123456789" for name in ("RAPIDAPI", "SERPAPI", "TAVILY", "AWS_ACCESS", "WEATHER_API", "OPENAI")
+    }
     others = {
         "GREETING": "abc123abc124", "POSTGRES_PASSWORD": "postgres", "USE_TOKEN": "true", "SOME_TOKEN": "123456789012345",
         "GOOGLE_CREDENTIALS": "/home/anna/credentials1.json", "LONG_SECRET": "two words and 1 more",
+        "SSH_PUBLIC_KEY": "AAAAB3NzaC1yc2EAAAADAQABAAABgQC7", "MONKEY": "abc123abc125", "SSH_KEY": "/home/anna/.ssh/id_1.pem",
     }  # fmt: skip
     assert known_keys.in_environment(kept | others) == frozenset(kept.values())
