@@ -101,6 +101,41 @@ def test_what_conditions_read_and_what_limits_hold_is_shown_whole(opened: Opened
     assert page.evaluate(cut) == []
 
 
+CUT = """where => {
+    const texts = [...document.querySelectorAll(`${where} :is(.page-label, .page-value)`)].filter(one => one.checkVisibility());
+    const boxes = texts.map(one => one.getBoundingClientRect());
+    const crosses = (a, b) => a !== b && a.left < b.right - 1 && a.right > b.left + 1 && a.top < b.bottom && a.bottom > b.top;
+    return texts.filter((one, place) => one.scrollWidth > one.clientWidth + 1
+        || boxes[place].right > one.closest(where).getBoundingClientRect().right
+        || boxes.some(box => crosses(box, boxes[place]))).map(one => one.textContent);
+}"""
+"""Figures that are cut, stick out, or are printed over each other."""
+
+NARROW = (1010, 990, 900, 848, 780, 700, 640, 390, 360)
+
+
+def large(name: str, tokens: int, cost: float) -> Data:
+    """A run with large figures and limits."""
+    run = a_run(name, [a_step(1, says("Hm."))])
+    run["totals"] |= {"steps": 42, "tokens": tokens, "cost_usd": cost, "elapsed_s": 754.2}
+    used = [
+        ("Steps", "steps", 42, 200),
+        ("Tokens", "tokens", tokens, 4 * tokens),
+        ("Cost", "usd", cost, 50.0),
+        ("Time", "s", 754.2, 3_600),
+    ]
+    run["limits"] = [a_limit(title, title, *rest) for title, *rest in used]
+    return run
+
+
+@pytest.mark.parametrize("tokens", [123_456, 12_345_678])
+def test_figures_in_the_bar_are_whole_at_every_width(opened: Opened, tokens: int) -> None:
+    page = opened([large("one", tokens, 0.123456)])
+    for width in NARROW:
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate(CUT, ".page-bar") == [], width
+
+
 def test_the_bar_says_where_the_run_is(opened: Opened) -> None:
     page = opened(family())
     bar = page.locator(".page-bar")
@@ -630,6 +665,21 @@ def test_the_clock_knows_the_time_before_what_came_is_drawn(opened: Opened) -> N
     page.evaluate("() => { window.requestAnimationFrame = () => 1; }")  # a page that is busy
     page.evaluate("fields => store.put('long', fields)", {"totals": {**run["totals"], "elapsed_s": 130.0}})
     expect(time).to_have_text("2 min 10 s")
+
+
+def test_figures_in_columns_are_whole_at_every_width(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    runs = [large("one", 123_456, 0.123456), large("two", 1_234_567, 1.2345)]
+    four = {name: {"label": name} for name in ("go", "step", "pause", "stop")}
+    together = {"runs": ["one", "two"], "buttons": four, "why_not": dict.fromkeys(four, ""), "words": ["round 1"]}
+    page.evaluate(
+        "([runs, all]) => { runs.forEach((run) => store.put(run.id, run)); store.set({ all, open: 'one' }); }", [runs, together]
+    )
+    expect(page.locator(".page-column")).to_have_count(2)
+    for width in NARROW:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(CUT, ".page-column") == [], width
 
 
 def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> None:
