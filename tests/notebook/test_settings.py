@@ -183,10 +183,13 @@ def test_an_ended_run_cannot_be_edited() -> None:
         ("max_tokens", "2,500,000", 2_500_000, "2,500,000"),
         ("max_tokens", "10k", 10_000, "10,000"),
         ("max_tokens", "1.5M", 1_500_000, "1,500,000"),
+        ("max_tokens", "1.500k", 1_500, "1,500"),
         ("max_tokens", None, None, None),
         ("max_cost", "1e-05", Decimal("0.00001"), "0.00001"),
         ("max_cost", "$0.05", Decimal("0.05"), "0.05"),
         ("max_cost", ".5", Decimal("0.5"), "0.5"),
+        ("max_cost", "1234.5", Decimal("1234.5"), "1234.5"),
+        ("timeout", "1 h", 3600.0, "3600"),
         ("timeout", "2 min", 120.0, "120"),
         ("timeout", "0.5", 0.5, "0.5"),
     ],
@@ -196,6 +199,7 @@ def test_numbers_are_read_as_people_write_them(name: str, typed: str | None, hel
     assert desk.set("budget", name, value=typed) == shown
     assert getattr(desk.limits, name) == held and type(getattr(desk.limits, name)) is type(held)
     assert desk.field("budget", name)["value"] == shown
+    assert shown is None or desk.set("budget", name, value=shown) == shown, "what is shown can be entered"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +210,7 @@ def test_numbers_are_read_as_people_write_them(name: str, typed: str | None, hel
         ("-3", "max_turns must be at least 1"),
         ("abc", "max_turns: 'abc' is not a number"),
         ("1,50", "max_turns: '1,50' is not a number"),  # a comma between decimals elsewhere
+        ("50.000", "max_turns: '50.000' is not a number; write it as 8 or 10,000."),  # fifty thousand there
         ("nan", "is not a number"),
         ("5 min", "is not a number"),
         ("", "is not a number"),

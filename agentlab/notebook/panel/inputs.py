@@ -120,7 +120,8 @@ def shown(kind: Kind, value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             return str(value)
         exact = value if isinstance(value, int) else Decimal(str(value))
-        return f"{int(exact):,}" if exact == int(exact) else f"{exact:,f}"
+        comma = "," if kind.type is int else ""  # elsewhere it is refused when it is typed
+        return f"{int(exact):{comma}}" if exact == int(exact) else f"{exact:{comma}f}"
     return redact(value) if kind.control == "text" else cut(value if kind.control == "choice" else repr(value), 200)
 
 
@@ -161,8 +162,9 @@ def _choices(kind: Kind, value: Any) -> list[Any]:
 def _number(field: dataclasses.Field[Any], kind: type, typed: Any) -> int | float | Decimal:
     read = _NUMBER.fullmatch(str(typed).strip())
     sizes = TIMES if field.metadata.get("unit") == "s" else SIZES
-    decimal_comma = kind is not int and "," in str(typed)  # 1,500 is one and a half in half of the world
-    if read is None or not any(map(str.isdigit, read[1])) or (read[2] and read[2].lower() not in sizes) or decimal_comma:
+    # 1,500 is one and a half in half of the world, and 1.500 is fifteen hundred there
+    unclear = re.fullmatch(r"\d{1,3}\.\d{3}", str(typed).strip()) if kind is int else "," in str(typed)
+    if read is None or not any(map(str.isdigit, read[1])) or (read[2] and read[2].lower() not in sizes) or unclear:
         such = "8 or 10,000" if kind is int else "0.05 or 1500"
         raise LimitError(f"{field.name}: {cut(typed, 40)!r} is not a number; write it as {such}.")
     number = Decimal(re.sub("[,_ ]", "", read[1])) * Decimal(sizes.get(read[2].lower(), 1))
