@@ -423,6 +423,26 @@ def test_two_runs_are_compared(opened: Opened) -> None:
     expect(pair).to_be_hidden()
 
 
+def test_keys_go_through_the_steps_that_only_the_other_run_has(opened: Opened) -> None:
+    shelves = [a_step(n, says(f"Shelf {n}. " + "I look at the next one. " * 60)) for n in range(1, 9)]
+    page = opened(
+        [a_run("long", shelves), a_run("short", [*shelves[:2], a_step(3, says("I stop."))], parent="long", forked_at=2)]
+    )
+    chip(page, "short").click()
+    page.keyboard.press("c")
+    transcript(page).press("Home")
+    top = "() => document.elementFromPoint(300, document.querySelector('.page-pairs').getBoundingClientRect().top + 20)"
+    at_the_top = top + ".closest('[data-index]').getAttribute('aria-label')"
+    for n in (2, 3, 4, 5, 6):
+        page.keyboard.press("j")
+        assert page.evaluate(at_the_top) == f"Step {n}"
+    for n in (5, 4, 3, 2):
+        page.keyboard.press("k")
+        assert page.evaluate(at_the_top) == f"Step {n}"
+    page.keyboard.press("End")
+    expect(transcript(page).locator("[data-index='9']")).to_be_in_viewport(ratio=0.99)
+
+
 def test_times_do_not_make_two_steps_differ(opened: Opened) -> None:
     runs = family()
     twin = [{**one, "html": one["html"].replace("3 ms", "2 s"), "duration_s": 9.0} for one in runs[0]["steps"]]
@@ -706,6 +726,13 @@ def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> N
     page.keyboard.press("ArrowUp")
     assert page.evaluate("sent.at(-1).name") == "max_tokens"
     assert page.evaluate("sent.at(-1).value") > 2_001
+    for key in ("ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.evaluate("sent.at(-1).value") < 2_001
+    before = page.evaluate("sent.find((one) => one.name === 'max_cost').value")
+    handle.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("sent.at(-1).name") == "max_cost" and page.evaluate("sent.at(-1).value") < before
 
 
 def test_the_words_of_a_dragged_line_go_when_it_is_let_go_or_the_run_ends(opened: Opened) -> None:

@@ -333,7 +333,8 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     if (!by) return;
     event.preventDefault();
     byKey = true;
-    show(Math.max(value * by, value + (measure.unit === "usd" ? 0 : Math.sign(by - 1))));
+    const one = measure.unit === "usd" ? 0 : 1;
+    show(by > 1 ? Math.max(value * by, value + one) : Math.min(value * by, value - one));
     send();
   });
   plot.append(node);

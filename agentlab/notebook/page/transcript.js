@@ -189,11 +189,15 @@ function firstChange(last, run) {
   return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? lengthOf(run) - 1 : null;
 }
 
-/** j and k go from step to step; the arrow keys too, but through a step that is longer than the view they scroll. */
+/**
+ * j and k go from step to step; the arrow keys too, but through a step that is longer than the view they scroll. In a comparison they go
+ * on through the steps that only the other run has, which cannot be chosen.
+ */
 function moveByKey(event, store, list, scroller) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, pre, .agentlab-md table"))
     return;
-  const { step } = store.view;
+  const comparing = store.view.compare !== null;
+  const step = comparing ? Math.max(store.view.step, list.first()) : store.view.step;
   const [top, bottom] = list.placeOf(step);
   const room = scroller.clientHeight;
   const to = {
@@ -207,6 +211,7 @@ function moveByKey(event, store, list, scroller) {
   if (to === undefined) return;
   event.preventDefault();
   store.choose(to);
+  if (comparing) list.show(Math.max(0, to));
   if (event.key === "Home") list.show(0);
   if (event.key === "End") list.show(Infinity);
   if (event.key === "k" || event.key === "ArrowUp") if (step === 1) list.show(0);

@@ -218,6 +218,8 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
       const share = Math.min(1, Math.max(0, scroller.scrollTop / room));
       return indexAt(scroller.scrollTop + share * (scroller.clientHeight - 2) + 1);
     },
+    /** The item at the upper edge. */
+    first: () => indexAt(scroller.scrollTop + 1),
     /** Where an item begins and ends in the view. */
     placeOf: (index) => [starts[index] - scroller.scrollTop, starts[index + 1] - scroller.scrollTop],
     /** For printing: everything is in the document. */
