@@ -75,9 +75,14 @@ def test_after_a_restart_of_the_kernel_the_page_says_that_it_is_cut_off_and_the_
     panel.button("Run").click()
     panel.wait_for_steps(2)
     panel.restart_kernel()
+    words = "The kernel was restarted or has ended: nothing can be changed here any more"
     gone = panel.live.get_by_role("alert")
-    expect(gone).to_contain_text("The kernel was restarted or has ended: nothing can be changed here any more")
+    expect(gone).to_contain_text(words)
     expect(panel.live.get_by_role("article", name="Step 1", exact=True)).to_be_visible()
+    panel.button("Stop").click()
+    panel.set_number("max_turns", 7)
+    for place in (".page-refused", ".page-fault"):
+        expect(panel.live.locator(place).filter(has_text=words)).to_be_visible()
     panel.run_cell(0)
     expect(panel.button("Run")).to_be_enabled()
     expect(gone).to_have_count(0)

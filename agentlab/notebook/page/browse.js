@@ -134,21 +134,13 @@ function renderBrowse({ model, el }) {
   const kept = model.get("kept_class");
   if (kept) root.before(make("style", {}, `.${CSS.escape(kept)} {display:none}`));
   const { send, listen, leave } = makeSend(model);
-  let gone = false;
-  const ask = (message) => (gone ? Promise.reject(new Error(GONE)) : send(message));
-  const unwatch = watchKernel(
-    model,
-    () => send({ do: "hello" }),
-    () => {
-      gone = true;
-      leave(GONE);
-    },
-  );
+  const hello = () => send({ do: "hello" });
+  const unwatch = watchKernel(model, hello, () => leave(GONE));
   model.on("msg:custom", listen);
   const unmount = mountBrowse(root, {
     live: true,
-    list: () => ask({ do: "list" }),
-    open: (runs) => ask({ do: "open", runs }).then(JSON.parse),
+    list: () => send({ do: "list" }),
+    open: (runs) => send({ do: "open", runs }).then(JSON.parse),
   });
   return () => {
     unwatch();

@@ -2,12 +2,14 @@
 
 /**
  * Return the function that sends a command to the kernel; its promise has the kernel's answer. `listen` takes the kernel's messages,
- * `leave` rejects what is not answered yet.
+ * `leave` rejects what is not answered yet and, until a message comes, all commands but the question whether the kernel is there.
  */
 function makeSend(model) {
   const waiting = new Map();
   let last = Math.floor(Math.random() * 2 ** 40); // several pages of one panel get all answers
+  let left = null; // why nothing can be sent
   function listen(message) {
+    left = null;
     if (message.kind !== "answer" || !waiting.has(message.id)) return;
     const { resolve, reject } = waiting.get(message.id);
     waiting.delete(message.id);
@@ -16,11 +18,13 @@ function makeSend(model) {
   }
   const send = (message) =>
     new Promise((resolve, reject) => {
+      if (left !== null && message.do !== "hello") throw new Error(left);
       const id = ++last;
       waiting.set(id, { resolve, reject });
       model.send({ ...message, id });
     });
   function leave(why) {
+    left = why;
     waiting.forEach(({ reject }) => reject(new Error(why)));
     waiting.clear();
   }
