@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import agentlab as lab
+from agentlab.notebook.panel.settings import settings_data
 from agentlab.testing import ScriptedProvider, say
 from agentlab.testing import call as called
 
@@ -672,6 +673,21 @@ def test_fields_that_change_are_drawn(opened: Opened) -> None:
     expect(chip(page, "scout-1")).to_be_visible()
     page.evaluate("takeDown()")
     expect(page.locator(ROOT)).to_be_empty()
+
+
+def test_the_end_of_the_run_takes_back_what_is_typed_in_a_limit_and_the_focus(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    budget = lab.Budget(max_turns=40)
+    form = settings_data(lab.Agent(ScriptedProvider(["Done."])).run("go", budget=budget))
+    put = "fields => store.put('long', fields)"
+    page.evaluate(put, {"settings": form})
+    box = page.get_by_role("textbox", name="max_turns")
+    box.fill("9")
+    page.evaluate(put, {"state": "ended", "end": family()[0]["end"], "settings": {**form, "editable": False}})
+    expect(box).to_be_disabled()
+    expect(box).to_have_value("40")
+    expect(transcript(page)).to_be_focused()
 
 
 def test_the_clock_knows_the_time_before_what_came_is_drawn(opened: Opened) -> None:

@@ -39,6 +39,7 @@ function makeControl(field, set) {
   let extra = [];
   let input;
   let follow;
+  let restore = () => {};
 
   if (typed) {
     let heard = null; // the value in the kernel's last news, which come after its answer
@@ -58,7 +59,7 @@ function makeControl(field, set) {
       dirty = typing;
       input.dispatchEvent(new CustomEvent("page-typed", { bubbles: true, detail: typing }));
     };
-    const restore = () => {
+    restore = () => {
       type(false);
       tried = null;
       input.value = shown;
@@ -158,6 +159,7 @@ function makeControl(field, set) {
       follow(now);
       const unit = { usd: " in US dollars", s: " in seconds" }[now.unit] || "";
       dress(input, { "aria-label": `${name}${unit}`, "data-name": name, title: now.help, placeholder: now.none || null });
+      if (!editable && !input.disabled) restore(); // what was typed as the run ended
       input.disabled = !editable;
       if (now.control === "names") showNames(now, name, editable);
       if (none) none.update(now.value === null, `${now.none} on ${name}`, editable);

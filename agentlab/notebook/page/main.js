@@ -131,7 +131,9 @@ function mountPage(root, store, send = null) {
     // run last: its height depends on what is above it.
     const order = last.open === store.view.open ? [transcript, ...parts] : [...parts, transcript];
     order.forEach((one) => one.update(state));
-    if (had && !root.contains(focused())) conversation().focus(); // what had the focus is gone, such as a button of a run that has ended
+    const at = focused();
+    // What had the focus is gone, or takes it no more, such as a button or a box of a run that has ended.
+    if (had && (!root.contains(at) || at.disabled || !at.checkVisibility())) conversation().focus();
     grow(hidden);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
