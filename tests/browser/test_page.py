@@ -690,6 +690,22 @@ def test_the_end_of_the_run_takes_back_what_is_typed_in_a_limit_and_the_focus(op
     expect(transcript(page)).to_be_focused()
 
 
+def test_an_edited_prompt_stays_while_another_run_is_looked_at(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    action = {"label": "Edit the prompt and start again", "why": "It was refused.", "code": "", "needs_prompt": True}
+    page.evaluate("fields => store.put('long', fields)", {"prompt": "Find it.", "actions": [action]})
+    page.evaluate("run => store.put('other', run)", {**family()[2], "id": "other"})
+    box = page.get_by_role("textbox", name="The new prompt")
+    expect(box).to_have_value("Find it.")
+    box.fill("Find the green one.")
+    for run in ("other", "long"):
+        page.evaluate("open => store.set({ open })", run)
+    expect(box).to_have_value("Find the green one.")
+    page.get_by_role("button", name=action["label"]).click()
+    assert page.evaluate("sent.find((one) => one.do === 'proceed').prompt") == "Find the green one."
+
+
 def test_the_clock_knows_the_time_before_what_came_is_drawn(opened: Opened) -> None:
     page = opened(family())
     run = live(page, 3)

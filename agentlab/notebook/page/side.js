@@ -376,6 +376,7 @@ function makeMade() {
 /** Ways to continue, each with the code for it; where there is a kernel, a button does it, and the code is folded. */
 function makeActions(store, send = null) {
   const unfolded = new Set();
+  const drafts = new Map(); // prompts that are being edited, by run
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To continue", body, { name: "actions" });
   return part(
@@ -391,7 +392,7 @@ function makeActions(store, send = null) {
           return make(
             "li",
             {},
-            send ? actionForm(store, send, run, action, place) : make("b", {}, action.label),
+            send ? actionForm(store, send, run, action, place, drafts) : make("b", {}, action.label),
             make("p", { class: "page-quiet" }, action.why),
             action.code && (send ? foldOfCode(block, action.label, unfolded) : block),
           );
@@ -401,12 +402,13 @@ function makeActions(store, send = null) {
   );
 }
 
-/** The button that continues in this way, with a box for the prompt where another one is needed. */
-function actionForm(store, send, run, action, place) {
+/** The button that continues in this way, with a box for the prompt where another one is needed. What is typed is kept for each run. */
+function actionForm(store, send, run, action, place, drafts) {
   const input = action.needs_prompt ? make("textarea", { class: "page-text", rows: 3, "aria-label": "The new prompt" }) : null;
-  if (input) input.value = run.prompt;
+  if (input) input.value = drafts.get(run.id) ?? run.prompt;
+  input?.addEventListener("input", () => drafts.set(run.id, input.value));
   const command = makeCommand(store, send);
-  const press = () => command({ do: "proceed", place, label: action.label, prompt: input?.value });
+  const press = async () => (await command({ do: "proceed", place, label: action.label, prompt: input?.value })) && drafts.delete(run.id);
   const button = makeButton({ label: action.label, shape: "play", kind: place ? "" : "main", press });
   return make("div", { class: "page-act" }, input, button.node);
 }
