@@ -690,6 +690,16 @@ def test_the_end_of_the_run_takes_back_what_is_typed_in_a_limit_and_the_focus(op
     expect(transcript(page)).to_be_focused()
 
 
+def test_a_long_message_is_sent_whole(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    page.evaluate("fields => store.put('long', fields)", {"chat": {"why_not": "", "raise": ""}})
+    page.get_by_role("textbox", name="Next message").click()
+    page.keyboard.insert_text("x" * 150_000)
+    page.keyboard.press("Enter")
+    assert page.evaluate("sent.find((one) => one.do === 'say').text.length") == 150_000
+
+
 def test_an_edited_prompt_stays_while_another_run_is_looked_at(opened: Opened) -> None:
     page = opened(family())
     live(page, 3)

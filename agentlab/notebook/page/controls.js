@@ -112,7 +112,7 @@ function makeSave(store, send) {
 function makeChat(store, send) {
   const command = makeCommand(store, send);
   const drafts = new Map();
-  const input = make("textarea", { rows: 1, "aria-label": "Next message", class: "page-text", maxlength: 100_000 });
+  const input = make("textarea", { rows: 1, "aria-label": "Next message", class: "page-text" });
   const submit = makeButton({ label: "Send", press: () => say(false) });
   const raise = makeButton({ kind: "main", press: () => say(true) });
   const offer = make("div", { class: "page-offer", hidden: true }, make("span", {}, "A limit is reached."), raise.node);
