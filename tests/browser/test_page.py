@@ -700,6 +700,26 @@ def test_a_long_message_is_sent_whole(opened: Opened) -> None:
     assert page.evaluate("sent.find((one) => one.do === 'say').text.length") == 150_000
 
 
+def test_a_card_says_that_an_edit_does_not_keep_a_hidden_key(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    call = {
+        "call": "a",
+        "of": "long",
+        "tool": "note",
+        "arguments": '{"text": "key REDACTED"}',
+        "step": 4,
+        "why": "approve has 'note'",
+    }
+    asked = [{**call, "redacted": True}, {**call, "call": "b", "redacted": False}]
+    page.evaluate("fields => store.put('long', fields)", {"state": "waiting", "asked": asked})
+    cards = page.get_by_role("textbox", name="Arguments of note")
+    why, words = "step 4 · approve has 'note'", "keys are hidden, and an edited text is used as it is shown"
+    expect(cards.first).to_have_accessible_description(f"{why}; {words}")
+    expect(cards.last).to_have_accessible_description(why)
+    expect(page.get_by_text(words)).to_be_in_viewport(ratio=0.99)
+
+
 def test_an_edited_prompt_stays_while_another_run_is_looked_at(opened: Opened) -> None:
     page = opened(family())
     live(page, 3)

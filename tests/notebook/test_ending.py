@@ -146,6 +146,7 @@ def test_a_call_that_waits_is_approved() -> None:
     trip = Trip()
     (asked,) = trip.ask()
     assert (asked["tool"], asked["arguments"], asked["why"]) == ("book_room", '{"nights": 2}', "approve has 'book_*'")
+    assert not asked["redacted"]
     assert read(trip.panel)["buttons"]["go"]["why_not"] == "Decide on the tool call that waits."
     trip.decide(asked, "approve")
     assert trip.result_read() == "2 nights"
@@ -228,6 +229,7 @@ def test_long_arguments_are_written_over_several_lines_and_keys_are_hidden() -> 
     trip = Trip(arguments={"nights": 2, "note": f"with the key {KEY} and a view over the castle"})
     (asked,) = trip.ask()
     assert asked["arguments"].startswith('{\n  "nights": 2,\n') and KEY not in json.dumps(asked)
+    assert asked["redacted"]
     trip.run.cancel()
 
 

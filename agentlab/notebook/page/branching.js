@@ -126,7 +126,7 @@ function makeEdit(label, { text, length, redacted }) {
   field.value = text || "";
   const given = field.value; // the browser's own line breaks
   if (long) field.placeholder = `${count(length)} characters: typed text replaces them`;
-  const note = redacted ? "; keys are hidden, and an edited text is used as it is shown" : "";
+  const note = redacted ? `; ${HIDDEN}` : "";
   return { node: labelled(label, field, note), changed: () => field.value !== given, text: () => field.value };
 }
 

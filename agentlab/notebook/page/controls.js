@@ -158,6 +158,7 @@ function makeChat(store, send) {
 // Approvals ------------------------------------------------------------------------------------------------------------------
 
 const EDITABLE = "You can edit the arguments first.";
+const HIDDEN = "keys are hidden, and an edited text is used as it is shown";
 const CHECK_MS = 250; // after the last key
 
 /** A card for each tool call that waits for a person's word. */
@@ -215,7 +216,8 @@ function makeCard(call, store, send) {
   const ask = (message) => send({ run: store.view.open, call: call.call, of: call.of, ...message });
   const decide = (decision, text) => ask({ do: "decide", decision, text }).catch((error) => refuse(error.message));
   const input = make("textarea", { class: "page-text code", "aria-label": `Arguments of ${call.tool}`, spellcheck: "false" });
-  dress(input, { "aria-describedby": refusal.id });
+  const about = make("small", { id: `page-about-${lastId}` }, `step ${call.step} \u00b7 ${call.why}${call.redacted ? `; ${HIDDEN}` : ""}`);
+  dress(input, { "aria-describedby": `${about.id} ${refusal.id}` });
   input.value = call.arguments;
   input.rows = Math.min(5, call.arguments.split("\n").length);
   const edited = () => input.value !== call.arguments;
@@ -289,7 +291,7 @@ function makeCard(call, store, send) {
   return make(
     "div",
     { class: "page-card", role: "group", "aria-label": `Call of ${call.tool}` },
-    make("p", {}, make("b", { class: "agentlab-call-name" }, call.tool), make("small", {}, `step ${call.step} \u00b7 ${call.why}`)),
+    make("p", {}, make("b", { class: "agentlab-call-name" }, call.tool), about),
     input,
     refusal,
     first,

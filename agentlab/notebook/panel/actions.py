@@ -96,18 +96,21 @@ def _soon(run: Run) -> str:
 
 
 def _asked(call: PendingCall) -> JSON:
-    """Return a call that waits for a decision, with its arguments as text to edit."""
+    """Return a call that waits for a decision, with its arguments as text to edit; `redacted` if keys in it are hidden."""
     arguments = call.arguments
     with contextlib.suppress(ValueError, RecursionError):
         parsed = json.loads(arguments)
         arguments = json.dumps(parsed, ensure_ascii=False)
         if len(arguments) > LONGEST_LINE:
             arguments = json.dumps(parsed, ensure_ascii=False, indent=2)
+    whole = seen(arguments)
+    text = redact(whole)
     return {
         "call": call.call_id,
         "of": call.run_id,
         "tool": one_line(call.tool, 80),
-        "arguments": redact(seen(arguments))[:LONGEST_ARGUMENTS],
+        "arguments": text[:LONGEST_ARGUMENTS],
+        "redacted": text != whole,
         "step": call.step,
         "why": one_line(call.why, 300),
     }
