@@ -736,6 +736,18 @@ def test_an_edited_prompt_stays_while_another_run_is_looked_at(opened: Opened) -
     assert page.evaluate("sent.find((one) => one.do === 'proceed').prompt") == "Find the green one."
 
 
+def test_clocks_begin_at_0_s(opened: Opened) -> None:
+    page = opened(family())
+    run = live(page, 3)
+    put = "fields => { window.performance.now = () => 0; store.put('long', fields); }"  # the clock stands still
+    limits = [*run["limits"], a_limit("timeout", "Time", "s", 0.0, 60)]
+    page.evaluate(put, {"ticks": True, "totals": {**run["totals"], "elapsed_s": 0.2}, "limits": limits})
+    expect(page.locator(".page-bar [data-total=elapsed_s] .page-amount")).to_have_text("0 s")
+    expect(page.get_by_role("meter", name="Time").first).to_have_attribute("aria-valuetext", "0 s of 1 min")
+    page.evaluate(put, {"ticks": False, "state": "paused", "paused": {"for_s": 0.2}})
+    expect(page.locator(".page-since")).to_have_text("0 s")
+
+
 def test_the_clock_knows_the_time_before_what_came_is_drawn(opened: Opened) -> None:
     page = opened(family())
     run = live(page, 3)

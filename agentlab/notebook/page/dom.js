@@ -93,11 +93,11 @@ function seconds(value) {
   return small ? `${large} ${units[0]} ${String(small).padStart(2, "0")} ${units[1]}` : `${large} ${units[0]}`;
 }
 
-/** A value with the unit of its limit. */
+/** A value with the unit of its limit. Of a time, 0 is one that has not begun. */
 function amount(value, unit) {
   if (typeof value === "string") return value;
   if (unit === "usd") return dollars(value);
-  if (unit === "s") return seconds(value);
+  if (unit === "s") return value === 0 ? "0 s" : seconds(value);
   if (!known(value)) return "unknown";
   return Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)));
 }

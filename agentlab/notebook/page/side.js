@@ -63,8 +63,8 @@ function makeClock(node, store, since) {
   function show() {
     const run = store.run();
     const time = node.querySelector("[data-total=elapsed_s] .page-amount");
-    if (run.ticks && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
-    since.textContent = run.paused ? `${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
+    if (run.ticks && time) time.textContent = amount(Math.floor(run.totals.elapsed_s + passed(run.totals)), "s");
+    since.textContent = run.paused ? amount(Math.floor(run.paused.for_s + passed(run.paused)), "s") : "";
   }
   return (run) => {
     if (!run) return;
@@ -85,7 +85,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, value === 0 && unit === "s" ? "0 s" : amount(value, unit)), bound),
+    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, amount(value, unit)), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }
