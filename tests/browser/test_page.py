@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -335,6 +336,16 @@ def test_search_goes_from_hit_to_hit_and_unfolds_what_hides_it(opened: Opened) -
     expect(page.locator(".page-found")).to_have_text("")
     expect(transcript(page)).to_be_focused()
     assert page.evaluate("CSS.highlights.get('agentlab-hit').size") == 0
+
+
+def test_the_number_of_hits_has_room_on_a_phone(opened: Opened) -> None:
+    page = opened(family(), 390, 800)
+    page.get_by_role("searchbox").fill("search")
+    said = page.locator(".page-found")
+    expect(said).to_have_text("1 of 2 steps")
+    boxes = [one.bounding_box() for one in (page.get_by_role("searchbox"), said, page.get_by_role("button", name="Previous hit"))]
+    for left, right in itertools.pairwise(boxes):
+        assert left and right and left["x"] + left["width"] <= right["x"]
 
 
 def test_folds_stay_as_they_were_left(opened: Opened) -> None:
