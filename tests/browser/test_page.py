@@ -348,6 +348,33 @@ def test_the_number_of_hits_has_room_on_a_phone(opened: Opened) -> None:
         assert left and right and left["x"] + left["width"] <= right["x"]
 
 
+def test_search_finds_the_prompt_and_marks_only_what_it_counts(opened: Opened) -> None:
+    page = opened(family())
+    box, said = page.get_by_role("searchbox"), page.locator(".page-found")
+    prompt = transcript(page).get_by_role("article", name="Prompt")
+    marked = "[...CSS.highlights.get('agentlab-hit')].map(String)"
+    transcript(page).press("End")
+    box.fill("green umbrella")
+    box.press("Enter")
+    expect(said).to_have_text("1 of 1 place")
+    expect(prompt).to_be_in_viewport(ratio=0.99)
+    assert page.evaluate(marked) == ["green umbrella"]
+    box.fill("the ")
+    expect(said).to_have_text("1 of 4 places")
+    for place in (2, 3, 4):
+        box.press("Enter")
+        expect(said).to_have_text(f"{place} of 4 places")
+        at_step(page, place - 1)
+    box.press("Enter")
+    expect(said).to_have_text("1 of 4 places")
+    expect(prompt).to_be_in_viewport(ratio=0.99)
+    box.press("Shift+Enter")
+    at_step(page, 3)
+    box.fill("ended its turn")  # in the words on the end
+    expect(said).to_have_text("no hits")
+    assert page.evaluate(marked) == []
+
+
 def test_folds_stay_as_they_were_left(opened: Opened) -> None:
     page = opened(long_run(300))
     first = step(page, 1).locator(".agentlab-call").first

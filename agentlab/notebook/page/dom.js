@@ -383,16 +383,17 @@ function originOf(run, store, where = true) {
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", "#x27": "'", nbsp: " " };
 const texts = new WeakMap();
 
-/** The text of a step in lower case, to search and compare; without the times of tool calls, which differ from run to run. */
+/** The text of safe HTML in lower case, to search; without the times of tool calls, which differ from run to run. */
+function plain(html) {
+  return (html || "")
+    .replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ")
+    .replace(/<[^>]*>/g, "")
+    .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)
+    .toLowerCase();
+}
+
+/** The same of a step, made once. */
 function textOf(step) {
-  let text = texts.get(step);
-  if (text === undefined) {
-    const html = (step.html || "").replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
-    text = html
-      .replace(/<[^>]*>/g, "")
-      .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)
-      .toLowerCase();
-    texts.set(step, text);
-  }
-  return text;
+  if (!texts.has(step)) texts.set(step, plain(step.html));
+  return texts.get(step);
 }

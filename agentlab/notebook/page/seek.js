@@ -99,9 +99,9 @@ function ticksOf(run, width, hits) {
 // Search ---------------------------------------------------------------------------------------------------------------------
 
 /**
- * A search box over the texts of all steps of the open run.
+ * A search box over the prompt and the texts of all steps of the open run.
  *
- * `onFound` gets the text and the steps with hits, `onGo` the step to show; `onLeave` moves the focus on.
+ * `onFound` gets the text and the steps with hits, `onGo` the step to show (0: the prompt); `onLeave` moves the focus on.
  */
 function makeSearch(store, { onFound, onGo, onLeave }) {
   const input = make("input", {
@@ -126,25 +126,26 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   let waiting = 0;
   let round = 0;
   let wanted = false; // the first hit is to be shown as soon as it is known
+  let shown = null; // the hit that was gone to
 
+  /** The chosen step; 0 once the hit in the prompt was gone to, which cannot be chosen. */
+  const here = () => (shown === 0 && store.view.step <= 1 ? 0 : store.view.step);
   function show() {
     const query = store.view.query.trim();
-    const at = found.indexOf(store.view.step);
-    answer.textContent = !query
-      ? ""
-      : !found.length
-        ? "no hits"
-        : at < 0
-          ? plural(found.length, "step")
-          : `${count(at + 1)} of ${plural(found.length, "step")}`;
+    const at = found.indexOf(here());
+    const all = plural(found.length, found[0] === 0 ? "place" : "step");
+    answer.textContent = !query ? "" : !found.length ? "no hits" : at < 0 ? all : `${count(at + 1)} of ${all}`;
     buttons.hidden = !found.length;
+  }
+  function goTo(n) {
+    shown = n;
+    onGo(n);
+    show();
   }
   function go(by) {
     if (!found.length) return;
-    const { step } = store.view;
-    const next = by > 0 ? (found.find((n) => n > step) ?? found[0]) : (found.findLast((n) => n < step) ?? found.at(-1));
-    onGo(next);
-    show();
+    const step = here();
+    goTo(by > 0 ? (found.find((n) => n > step) ?? found[0]) : (found.findLast((n) => n < step) ?? found.at(-1)));
   }
   /** Thousands of steps are read in slices, so that typing is not held up. */
   async function look() {
@@ -152,7 +153,7 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
     await null; // what the search leads to comes after the drawing that has started it
     if (mine !== round) return;
     const query = store.view.query.trim().toLowerCase();
-    const hits = [];
+    const hits = query && plain(store.run()?.prompt_html).includes(query) ? [0] : [];
     for (let from = 1; query && from !== null; ) {
       const answer = store.search(query, from);
       if (!answer) break;
@@ -174,13 +175,14 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   }
   function finish(query, hits) {
     found = hits;
+    if (!found.includes(shown)) shown = null;
     foundOf = query;
     onFound(query, found);
     show();
     if (!wanted) return;
     wanted = false; // Enter was pressed before all was searched
-    if (found.length) onGo(found.find((n) => n >= store.view.step) ?? found[0]);
-    show();
+    const from = store.view.step > 1 ? store.view.step : 0;
+    if (found.length) goTo(found.find((n) => n >= from) ?? found[0]);
   }
   input.addEventListener("input", () => {
     clearTimeout(waiting);

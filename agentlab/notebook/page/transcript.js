@@ -144,7 +144,7 @@ function makeTranscript(store, send = null) {
       }
       const node = list.shown.get(step);
       if (!node || !found) return;
-      const hit = rangesOf(node, found)[0];
+      const hit = hitsIn(node, found)[0];
       if (!hit) return;
       for (let fold = hit.startContainer.parentElement.closest("details"); fold; fold = fold.parentElement.closest("details"))
         fold.open = true;
@@ -455,12 +455,15 @@ function rangesOf(node, text) {
   return found;
 }
 
+/** The hits in what an item says: its rule, and the end of the run, are not searched. */
+const hitsIn = (node, text) => [...node.querySelectorAll(".page-said")].flatMap((said) => rangesOf(said, text));
+
 /** Mark the hits that are in the document, without touching it, in place of `last`; return them. Other pages may have theirs. */
 function highlight(items, text, last) {
   if (!globalThis.Highlight) return [];
   if (!CSS.highlights.has("agentlab-hit")) CSS.highlights.set("agentlab-hit", new Highlight());
   const all = CSS.highlights.get("agentlab-hit");
-  const ranges = text ? [...items.values()].flatMap((node) => rangesOf(node.querySelector(".page-said") || node, text)) : [];
+  const ranges = text ? [...items.values()].flatMap((node) => hitsIn(node, text)) : [];
   last.forEach((range) => all.delete(range));
   ranges.forEach((range) => all.add(range));
   return ranges;
