@@ -179,6 +179,21 @@ def test_facets(show: Callable[..., Page], store: lab.Store) -> None:
     expect(number(page)).to_have_text("4 of 12 runs")
 
 
+def test_a_facet_without_runs_any_more_is_let_go(show: Callable[..., Page], store: lab.Store) -> None:
+    page = show(store)
+    page.evaluate("""() => {
+        window.grid = makeGrid({ onOpen() {}, onRefresh() {} });
+        document.querySelector('.agentlab-page').replaceChildren(grid.node);
+        window.listing = JSON.parse(document.getElementById('agentlab-runs').textContent);
+        grid.take(listing);
+    }""")
+    page.get_by_label("Model").select_option("critic:script")
+    expect(number(page)).to_have_text("4 of 12 runs")
+    page.evaluate("grid.take({ ...listing, rows: listing.rows.filter((row) => !row.includes('critic:script')) })")
+    expect(number(page)).to_have_text("8 runs, none new")
+    expect(rows(page)).to_have_count(8)
+
+
 def test_every_column_sorts(show: Callable[..., Page], store: lab.Store) -> None:
     page = show(store)
     heads = page.get_by_role("columnheader")

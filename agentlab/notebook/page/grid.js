@@ -210,6 +210,7 @@ function makeGrid({ onOpen, onRefresh }) {
     Object.entries(chosen).every(([name, value]) => name === without || !value || row[name] === value) && row.found;
 
   function redraw({ keepPlace = false } = {}) {
+    for (const { dataset } of selects) if (!rows.some((row) => row[dataset.name] === chosen[dataset.name])) chosen[dataset.name] = "";
     const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of rows) row.found = wanted.every((word) => row.text.includes(word));
     shown = sorted(
@@ -269,7 +270,6 @@ function makeGrid({ onOpen, onRefresh }) {
     for (const select of selects) {
       const { name } = select.dataset;
       const values = [...new Set(rows.map((row) => row[name]).filter(Boolean))].sort(COLLATOR.compare);
-      if (chosen[name] && !values.includes(chosen[name])) chosen[name] = "";
       select.hidden = values.length < (name === "model" ? 2 : 1);
       select.replaceChildren(
         make("option", { value: "" }, `Any ${name}`),
