@@ -91,7 +91,7 @@ def a_run(run_id: str, steps: list[Data], name: str = "", **fields: Any) -> Data
             "kind": "terminated", "stop_reason": "completed", "detail": "The model ended its turn.", "fired": [],
             "signal": "The provider said stop_reason = end_turn (confidence high).", "output_html": "",
         },
-        "actions": [], "steps": steps, "marks": [], **fields,
+        "pending": [], "actions": [], "steps": steps, "marks": [], **fields,
     }  # fmt: skip
 
 

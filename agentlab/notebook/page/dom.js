@@ -176,24 +176,8 @@ function stateWords(run) {
 
 // The store ------------------------------------------------------------------------------------------------------------------
 
-const NOTHING_USED = { steps: 0, tokens: null, input_tokens: null, output_tokens: null, cost_usd: null, elapsed_s: null };
+/** What may be missing of a run: the steps and marks of a live one come apart from it. */
 const EMPTY_RUN = {
-  name: "",
-  agent: "",
-  model: "",
-  parent: null,
-  forked_at: null,
-  called_by: null,
-  continues: false,
-  state: "idle",
-  system_html: "",
-  prompt_html: "",
-  totals: NOTHING_USED,
-  limits: [],
-  in_force: {},
-  pending: [],
-  end: null,
-  actions: [],
   steps: [],
   marks: [],
   made: [],

@@ -424,7 +424,7 @@ function endItem(run, send) {
 
 /** The tool calls that wait for a person's word, with the reason for which the run asks; null if there are none. */
 function pendingOf(run) {
-  if (!run?.pending?.length) return null;
+  if (!run?.pending.length) return null;
   const rows = run.pending.map((call) =>
     make(
       "li",
