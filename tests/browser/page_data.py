@@ -64,7 +64,7 @@ def a_limit(name: str, label: str, unit: str, value: Any, limit: Any, **fields: 
     share = value / limit if isinstance(value, int | float) and isinstance(limit, int | float) else None
     return {
         "name": name, "key": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share,
-        "met": bool(share and share >= 1), "goal": False, "off": False, "first": False, "with": [name], "order": "", **fields,
+        "met": bool(share and share >= 1), "goal": False, "off": False, "with": [name], "order": "", **fields,
     }  # fmt: skip
 
 
@@ -78,11 +78,10 @@ def a_run(run_id: str, steps: list[Data], name: str = "", **fields: Any) -> Data
         "system_html": '<div class="agentlab-system"><div class="agentlab-md"><p>Look things up.</p></div></div>',
         "prompt_html": '<div class="agentlab-user"><div class="agentlab-md"><p>Where is the green umbrella?</p></div></div>',
         "totals": {
-            "steps": taken, "tokens": last["total_tokens"], "input_tokens": None, "output_tokens": None,
-            "cost_usd": last["total_cost_usd"], "elapsed_s": 0.5 * taken,
+            "steps": taken, "tokens": last["total_tokens"], "cost_usd": last["total_cost_usd"], "elapsed_s": 0.5 * taken,
         },
         "limits": [
-            a_limit("StepCountIs", "Steps", "steps", taken, 2 * taken + 1, first=True,
+            a_limit("StepCountIs", "Steps", "steps", taken, 2 * taken + 1,
                     order="StepCountIs 9 applies before max_turns 20", **{"with": ["StepCountIs", "max_turns"]}),
             a_limit("max_tokens", "Tokens", "tokens", last["total_tokens"], 200 * taken + 1),
             a_limit("max_cost", "Cost", "usd", last["total_cost_usd"], round(0.011 * taken + 0.01, 6)),
@@ -124,7 +123,7 @@ def family() -> list[Data]:
     actions = [
         {"label": "Raise the turn limit to 6 and go on", "why": "The limit ended the run.", "code": "branch = run.apply()"}
     ]
-    marks = [{"at_s": 0.5, "step": 2, "kind": "warning", "text": "the cellar is dark"}]
+    marks = [{"step": 2, "kind": "warning", "text": "the cellar is dark"}]
     return [
         a_run("main", steps, "guide", marks=marks),
         a_run("branch", branch, "max_turns 3", parent="main", forked_at=2, end=end, actions=actions),
@@ -136,7 +135,7 @@ def hostile_run(text: str) -> list[Data]:
     """The same with this text in every field that is text."""
     steps = [a_step(1, says("Fine."), text, action=text, reads=text, stop_reason=text, spans=[
         {"kind": text, "label": text, "start_s": 0.0, "end_s": 0.1}])]  # fmt: skip
-    first = a_run("one", steps, text, agent=text, model=text, marks=[{"at_s": 0.0, "step": 1, "kind": text, "text": text}])
+    first = a_run("one", steps, text, agent=text, model=text, marks=[{"step": 1, "kind": text, "text": text}])
     first["limits"] = [a_limit(text, text, text, text, text, **{"with": [text, text + "2"]})]
     first["end"] = {"kind": text, "stop_reason": text, "detail": text, "fired": [text], "signal": text, "output_html": ""}
     first["actions"] = [{"label": text, "why": text, "code": text}]

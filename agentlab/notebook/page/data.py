@@ -132,8 +132,6 @@ def state_data(run: Run, shown: Shown) -> JSON:
         "totals": {
             "steps": len(history),
             "tokens": history.tokens,
-            "input_tokens": history.usage.input_tokens,
-            "output_tokens": history.usage.output_tokens,
             "cost_usd": number(history.cost_usd),
             "elapsed_s": shown.time(run.timeline.clock.elapsed_s()),
         },
@@ -253,8 +251,8 @@ _LABELS = {"steps": "Steps", "calls": "Model calls", "tokens": "Tokens", "cost":
 def limit_rows(run: Run, shown: Shown) -> list[JSON]:
     """Return the limits of a run as they are now, one row for each thing that is limited.
 
-    Of several limits on one total the row has the one that comes first, and the names of all; `first` marks that there are others, and
-    `order` says it in words.
+    Of several limits on one total the row has the one that comes first, and the names of all; `order` says in words which one
+    applies.
     """
     rows: dict[str, list[LimitNow]] = {}
     for place, one in enumerate(limits_now(run, timing=shown.timing)):
@@ -269,7 +267,7 @@ def _approve_row(asked: str | None) -> list[JSON]:
     if asked is None:
         return []
     unknown = dict.fromkeys(("limit", "share", "met"))
-    no = dict.fromkeys(("goal", "off", "first"), False)
+    no = dict.fromkeys(("goal", "off"), False)
     words = {
         "name": "approve",
         "key": "approve",
@@ -298,7 +296,6 @@ def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
         "met": None if limit.off else reading.met,
         "goal": reading.goal,
         "off": limit.off,
-        "first": len(several) > 1,
         "with": [one_line(one.reading.name) for one in several],
         "order": _order(limit, several),
     }

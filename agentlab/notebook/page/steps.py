@@ -125,8 +125,7 @@ class Steps:
                 self._tools.setdefault(event.step, []).append(event)  # type: ignore[attr-defined]
             elif kind in _KINDS:
                 words = "before the next step" if kind is events.RunPaused else detail_of(event).replace(" -> ", " → ")
-                at, text = {"at_s": self._shown.time(event.at_s), "step": self._step_now}, on_one_line(words, 500)
-                self.marks.append({**at, "kind": _KINDS[kind], "text": text})
+                self.marks.append({"step": self._step_now, "kind": _KINDS[kind], "text": on_one_line(words, 500)})
 
     def keys(self, n: int) -> str:
         """Return what two steps are compared by."""
