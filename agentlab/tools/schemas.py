@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import pydantic
 import pydantic_core
+from pydantic.fields import FieldInfo
 
 from agentlab._internal.errors import ConfigurationError, ToolDefinitionError
 from agentlab._internal.redaction import in_words
@@ -154,14 +155,25 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
                 f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
                 f"such as `{parameter.name}: str`, so that a model knows what to send."
             )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated is used
+        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated or a Field is used
         more: dict[str, Any] = {"description": text} if text else {}
-        fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
+        hint = _with_text(hints[parameter.name])
+        if isinstance(parameter.default, FieldInfo):
+            hint = typing.Annotated[hint, parameter.default]
+        elif parameter.default is not parameter.empty:
+            more["default"] = parameter.default
+        fields[PREFIX + parameter.name] = (hint, pydantic.Field(alias=parameter.name, **more))
     try:
         return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
     except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
         raise _no_schema(name, error) from error
+
+
+def _with_text(hint: Any) -> Any:
+    """Return an annotation with the text of an `Annotated[int, "how many days"]` as its description."""
+    metadata = getattr(hint, "__metadata__", ())
+    text = next((one for one in metadata if isinstance(one, str)), None)
+    return typing.Annotated[hint.__origin__, pydantic.Field(description=text), *metadata] if text else hint
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:

@@ -61,6 +61,11 @@ def model(place: Place) -> None: ...
 def data(span: Span) -> None: ...
 def colour(colour: Colour) -> None: ...
 def annotated(count: Annotated[int, pydantic.Field(ge=1, le=9, description="how many")]) -> None: ...
+def field(city: str = pydantic.Field(description="the city")) -> None: ...
+def field_default(days: int = pydantic.Field(3, ge=1, le=7, alias="many")) -> None: ...
+def field_factory(cities: list[str] = pydantic.Field(default_factory=lambda: ["Graz"])) -> None: ...  # noqa: B008
+def text(days: Annotated[int, "how many days", "or more"] = 3) -> None: ...
+def text_and_field(days: Annotated[int, "how many", pydantic.Field(description="days")]) -> None: ...
 def keyword_only(*, city: str) -> None: ...
 def awkward(schema: str, copy: int, _hidden: bool, self_: str, model_config: str, argument_x: str = "") -> None: ...
 def anything(value: Any) -> None: ...
@@ -80,6 +85,11 @@ SCHEMAS: dict[Callable[..., Any], tuple[dict[str, Any], list[str]]] = {
     data: ({"span": {"$ref": "#/$defs/Span"}}, ["span"]),
     colour: ({"colour": {"$ref": "#/$defs/Colour"}}, ["colour"]),
     annotated: ({"count": {"type": "integer", "minimum": 1, "maximum": 9, "description": "how many"}}, ["count"]),
+    field: ({"city": {"type": "string", "description": "the city"}}, ["city"]),
+    field_default: ({"days": {"type": "integer", "minimum": 1, "maximum": 7, "default": 3}}, []),
+    field_factory: ({"cities": {"type": "array", "items": {"type": "string"}}}, []),
+    text: ({"days": {"type": "integer", "default": 3, "description": "how many days"}}, []),
+    text_and_field: ({"days": {"type": "integer", "description": "days"}}, ["days"]),
     keyword_only: ({"city": {"type": "string"}}, ["city"]),
     awkward: (
         {
@@ -120,6 +130,10 @@ VALUES: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
     (default, '{"city": "Rome", "days": "5"}', {"city": "Rome", "days": 5}),
     (optional, '{"city": null}', {"city": None}),
     (literal, '{"unit": "F"}', {"unit": "F"}),
+    (field, '{"city": "Rome"}', {"city": "Rome"}),
+    (field_default, "", {"days": 3}),
+    (field_default, '{"days": "7"}', {"days": 7}),
+    (field_factory, "{}", {"cities": ["Graz"]}),
     (rows, '{"items": [{"a": 1}, {}]}', {"items": [{"a": 1}, {}]}),
     (model, '{"place": {"city": "Rome"}}', {"place": Place(city="Rome")}),
     (data, '{"span": {"start": 1}}', {"span": Span(1)}),
@@ -199,14 +213,27 @@ def test_a_plain_docstring_is_the_description() -> None:
 
 
 def test_the_docstring_takes_precedence_over_the_annotation() -> None:
-    def both(count: Annotated[int, pydantic.Field(description="from the annotation")]) -> None:
+    def both(
+        count: Annotated[int, pydantic.Field(description="from the annotation")],
+        size: int = pydantic.Field(3, description="from the default", le=9),
+        unit: Annotated[str, "from the text"] = "cm",
+    ) -> None:
         """Count.
 
         Args:
             count: from the docstring
+            size: from the docstring
+            unit: from the docstring
         """
 
-    assert tool(both).spec.parameters["properties"]["count"]["description"] == "from the docstring"
+    properties = tool(both).spec.parameters["properties"]
+    assert [one["description"] for one in properties.values()] == ["from the docstring"] * 3
+    assert properties["size"]["maximum"] == 9
+
+
+@pytest.mark.parametrize(("function", "sent"), [(field, "{}"), (field_default, '{"days": 8}')], ids=["required", "limit"])
+def test_a_field_as_default_checks_the_arguments(function: Callable[..., Any], sent: str) -> None:
+    assert call_tool(tool(function), sent).error == "invalid_arguments"
 
 
 # Objects that can be tools --------------------------------------------------------------------------------------------------
