@@ -14,6 +14,7 @@ import base64
 import functools
 import inspect
 import json
+import textwrap
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -182,16 +183,32 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
         return "", {}
     import griffe  # griffelib; only tools with a docstring pay for it
 
-    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
-    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
-    summary = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
-    parameters = {
-        item.name: item.description
-        for section in sections
-        if section.kind is griffe.DocstringSectionKind.parameters
-        for item in section.value
-    }
-    return summary, parameters
+    kinds = griffe.DocstringSectionKind
+    options: dict[str, dict[str, bool]] = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
+    options["google"] |= {"returns_multiple_items": False, "returns_named_value": False}
+    text = text.replace("\nWarnings:\n", "\nWarning:\n")  # griffe takes the former for Python's warnings
+    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=options)  # type: ignore[arg-type]
+    described = (kinds.parameters, kinds.other_parameters)
+    parameters = {item.name: item.description for section in sections if section.kind in described for item in section.value}
+    not_sent = (*described, kinds.raises, kinds.warns, kinds.deprecated)  # of an exception the model reads the text
+    return "\n\n".join(_section(one) for one in sections if one.kind not in not_sent), parameters
+
+
+def _section(section: Any) -> str:
+    """Return a section of a docstring as the model reads it, in the style of Google."""
+    value, kind = section.value, section.kind.value
+    if kind == "text":
+        return str(value)
+    if kind == "admonition":
+        kind, pieces = value.kind.replace("-", " "), [value.contents]
+    elif kind == "examples":
+        pieces = ["\n\n".join(text for _, text in value)]
+    else:
+        pieces = [": ".join(str(part) for part in (one.name, one.annotation, one.description) if part) for one in value]
+    title = section.title or kind.capitalize()
+    if not title.lower().startswith(kind):  # "at most", of "Important: at most" above "three words."
+        title, pieces = kind.capitalize(), [title, *pieces]
+    return f"{title}:\n" + textwrap.indent("\n".join(pieces).rstrip(), "    ")
 
 
 # From JSON Schema -----------------------------------------------------------------------------------------------------------------

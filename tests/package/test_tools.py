@@ -198,6 +198,119 @@ def test_the_docstring_describes_tool_and_parameters(function: Callable[..., Any
     assert described == {"city": "where to look", "days": "how far ahead"}
 
 
+def google_sections(city: str) -> None:
+    """Look at the weather.
+
+    SQL:
+        rain(city, mm)
+
+    Important: at most
+        three cities.
+
+    Args:
+        city: where to look
+
+    Keyword Args:
+        days: how far ahead
+
+    Returns: what you need,
+        pairs of day: degrees,
+        newest first.
+
+    Raises:
+        ValueError: if there is no such city
+
+    Warnings:
+        It costs money.
+
+    Examples:
+        Rain in Graz:
+
+        >>> look("Graz")
+
+    Then read the news.
+    """
+
+
+def numpy_sections(city: str) -> None:
+    """Look at the weather.
+
+    Parameters
+    ----------
+    city : str
+        where to look
+
+    Returns
+    -------
+    list of float
+        degrees
+
+    Warns
+    -----
+    UserWarning
+        for old data
+
+    Notes
+    -----
+    In German only.
+    """
+
+
+def sphinx_sections(city: str) -> None:
+    """Look at the weather.
+
+    :param city: where to look
+    :returns: degrees
+    :raises ValueError: if there is no such city
+    """
+
+
+SECTIONS = {
+    google_sections: [
+        "SQL:\n    rain(city, mm)",
+        "Important:\n    at most\n    three cities.",
+        "Returns:\n    what you need,\n    pairs of day: degrees,\n    newest first.",
+        "Warning:\n    It costs money.",
+        'Examples:\n    Rain in Graz:\n\n    >>> look("Graz")',
+        "Then read the news.",
+    ],
+    numpy_sections: ["Returns:\n    list of float: degrees", "Notes:\n    In German only."],
+    sphinx_sections: ["Returns:\n    degrees"],
+}
+
+
+@pytest.mark.parametrize("function", SECTIONS, ids=lambda function: function.__name__)
+def test_the_model_reads_all_sections_of_a_docstring_but_exceptions(function: Callable[..., Any]) -> None:
+    spec = tool(function).spec
+    assert spec.description.split("\n\n", 1) == ["Look at the weather.", "\n\n".join(SECTIONS[function])]
+    assert spec.parameters["properties"]["city"]["description"] == "where to look"
+
+
+def test_the_sections_of_a_docstring_do_not_depend_on_its_parameters() -> None:
+    def look_up(city: str) -> None:
+        """Look up.
+
+        See Also:
+            The map.
+
+        Returns:
+            A list.
+        """
+
+    assert tool(look_up).spec.description == "Look up.\n\nSee Also:\n    The map.\n\nReturns:\n    A list."
+
+
+def test_keyword_arguments_are_described() -> None:
+    def look_up(*, days: int) -> None:
+        """Look up.
+
+        Keyword Args:
+            days: how far ahead
+        """
+
+    assert tool(look_up).spec.parameters["properties"]["days"]["description"] == "how far ahead"
+
+
 def test_a_plain_docstring_is_the_description() -> None:
     def look_up(city: str) -> None:
         """Look up: cities, towns.
