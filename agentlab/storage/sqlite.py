@@ -98,6 +98,7 @@ class SqliteStorage:
         self._database: sqlite3.Connection
         self._is_open = False
         self._is_read_only = False
+        self._file: tuple[int, int] | None = None
         try:
             with self._errors("opened"):
                 self._open_first()
@@ -109,6 +110,7 @@ class SqliteStorage:
         try:
             self._connect()
             self._prepare(self._database)
+            self._file = _file_at(self.path)
         except sqlite3.OperationalError:
             if not os.path.isfile(self.path) or os.access(os.path.dirname(self.path), os.W_OK):  # noqa: PTH113, PTH120  it is text
                 raise
@@ -312,6 +314,11 @@ class SqliteStorage:
     def _open(self) -> sqlite3.Connection:
         if not self._is_open:
             raise StorageError(f"{self.path!r} was closed: open it again with Store({self.path!r}).")
+        if self._file is not None and self._file != _file_at(self.path):  # SQLite would write to the deleted file
+            raise StorageError(
+                f"{self.path!r} was deleted or replaced after it was opened: open it again with Store({self.path!r}), and pass the new "
+                "store to your agents."
+            )
         if self._process != os.getpid():
             _INHERITED.append(self._database)
             self._connect()
@@ -391,6 +398,15 @@ def _use_wal(database: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Return device and inode of a file; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  at every access
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connection(path: str) -> sqlite3.Connection:

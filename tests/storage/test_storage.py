@@ -245,6 +245,29 @@ def test_a_closed_storage_says_so(tmp_path: Path) -> None:
             do()
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_was_deleted_is_not_written_any_more(tmp_path: Path, is_replaced: bool) -> None:
+    path = tmp_path / "runs.db"
+    storage = SqliteStorage(path)
+    storage.begin(head(), steps(1))
+    path.rename(tmp_path / "away.db")  # with -wal and -shm left behind
+    new = SqliteStorage(path) if is_replaced else None
+    for do in (storage.runs, lambda: storage.steps("run"), lambda: storage.add("run", "w1", steps(2)), lambda: [*storage.rows()]):
+        with pytest.raises(StorageError, match=r"was deleted or replaced after it was opened: open it again with Store\("):
+            do()
+    if new is None:
+        (tmp_path / "away.db").rename(path)
+        storage.add("run", "w1", steps(2))
+        assert storage.steps("run") == steps(1, 2)
+    else:
+        new.begin(head(run_id="other"), steps(1))
+        storage.close()
+        new.add("other", "w1", steps(2))
+        assert SqliteStorage(path).steps("other") == new.steps("other") == steps(1, 2)
+        new.close()
+    assert is_sound(path)
+
+
 def test_a_full_disk_refuses_the_whole_write_and_loses_nothing(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path / "runs.db")
     storage.begin(head(), steps(1))
