@@ -331,14 +331,16 @@ class RunSpans:
     # Other events --------------------------------------------------------------------------------------------------------------
 
     def _other_event(self, event: events.Event) -> None:
-        """Add an event to the run's span, and count it."""
+        """Add an event to the run's span, and count it. The problems of an answer quote it, so they are content."""
         if self._span is None:
             return
         exported = _SPAN_EVENTS.get(type(event))
         if exported is not None:
             span, (name, fields) = self._span, exported
             values: Attributes = {
-                f"agentlab.{field}": getattr(event, field) for field in fields if getattr(event, field) is not None
+                f"agentlab.{field}": _clean(self._redact(value)) if isinstance(value, str) else value
+                for field in fields
+                if (value := getattr(event, field)) is not None and (field != "problems" or self._instruments.content)
             }
             if isinstance(event, events.ContinuationAttempted) and event.budget_remaining is not None:
                 left = dataclasses.asdict(event.budget_remaining)

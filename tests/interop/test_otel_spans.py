@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pydantic
 import pytest
 from fake_time import OwnTime
 from opentelemetry import trace
@@ -565,6 +566,28 @@ def test_exported_content_is_redacted() -> None:
     ]
     assert attributes(to.named("execute_tool")[0])["gen_ai.tool.call.arguments"] == '{"q": "my diary"}'
     assert attributes(to.named("execute_tool")[0])["gen_ai.tool.call.result"] == "seen my diary"
+
+
+class Trip(pydantic.BaseModel):
+    city: str
+
+    @pydantic.field_validator("city")
+    @classmethod
+    def _known(cls, city: str) -> str:
+        raise ValueError(f"{city} is no city")
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_the_problems_of_a_rejected_answer_are_content(content: bool) -> None:
+    to = Collected(content=content)
+    agent = agent_of(f'{{"city": "diary {KEY}"}}', to=to, output=Trip)
+    asyncio.run(done(agent.run("go", budget=Budget(max_turns=1))))
+
+    rejected = next(one for one in to.one("invoke_agent").events if one.name == "agentlab.output_rejected")
+    values = dict(rejected.attributes or {})
+    problems = values.pop("agentlab.problems", None)
+    assert values == {"agentlab.step": 1, "agentlab.attempt": 1, "agentlab.allowed": 2}
+    assert problems == ("city: Value error, diary REDACTED is no city" if content else None)
 
 
 @pytest.mark.parametrize("content", [False, True])
