@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from agentlab._internal.lazy import pydantic
 from agentlab._internal.redaction import text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
@@ -37,7 +38,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, McpError, Provi
 from agentlab.model.messages import JSON, ToolSpec
 from agentlab.model.parts import Part, part_of
 from agentlab.records import events
-from agentlab.tools import McpServer, Tool, tool
+from agentlab.tools import McpServer, Tool, schemas, tool
 from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.transport.selection import Record, Transport, current, is_chosen
 
@@ -313,7 +314,7 @@ class Wire:
         try:
             connection = await self._connected()
             if request.url.endswith("/list"):
-                self.listed = await connection.list()
+                self.listed = await connection.first_list()
                 give({"tools": self.listed})
             else:
                 body = json.loads(request.body)
@@ -403,11 +404,27 @@ class _Connection:
             return self
         reason = f"it did not answer within start_timeout_s={limit_s:g}" if not self._owner.done() else self._reason()
         kind, place = ("URL", self.wire.where.url) if self.wire.where.url else ("command", shlex.join(self.wire.where.command))
+        raise await self._unusable(reason, f" Check that {place} is the {kind} of an MCP server.")
+
+    async def first_list(self) -> list[dict[str, JSON]]:
+        """Return all tools that the server lists. Raises McpError if it does not, or takes longer than a start may."""
+        limit_s = self.wire.where.start_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self.list()
+        except TimeoutError:
+            reason = f"it did not list its tools within start_timeout_s={limit_s:g}"
+        except pydantic.ValidationError as error:
+            reason = f"its list of tools is not valid: {schemas.problems(error)}"
+        except Exception as error:
+            reason = f"it did not list its tools: {text_of(error).rstrip('.')}"
+        raise await self._unusable(reason)
+
+    async def _unusable(self, reason: str, advice: str = "") -> McpError:
+        """End the connection and return the error, with the last line that the server wrote to stderr."""
         wrote = self._last_line()
         await self.end()
-        raise McpError(
-            f"The MCP server {self.wire.name!r} cannot be used: {reason}.{wrote} Check that {place} is the {kind} of an MCP server."
-        )
+        return McpError(f"The MCP server {self.wire.name!r} cannot be used: {reason}.{wrote}{advice}")
 
     def _reason(self) -> str:
         """Return why the connection ended: the innermost error."""

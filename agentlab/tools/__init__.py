@@ -360,7 +360,8 @@ def from_mcp(
     `server` is the URL of a server over streamable HTTP, or the command that starts one over stdio, as a list or as text. `name` stands
     for the server in recordings and errors (by default from the URL or the command), `prefix` is added to the names of its tools. `env`
     and `cwd` are for a command, which gets PATH, HOME and the like, but none of the keys in the environment; `headers` are for a URL.
-    `timeout_s` limits each call, `start_timeout_s` the start. With `parallel`, several calls of one answer run at the same time.
+    `timeout_s` limits each call, `start_timeout_s` the start and then the list of tools. With `parallel`, several calls of one answer
+    run at the same time.
 
     Its answers are recorded by `lab.record`; in `lab.replay` the server is never started.
 

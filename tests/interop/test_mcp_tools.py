@@ -569,6 +569,56 @@ def test_a_server_that_cannot_be_started_says_why(server: Any, more: dict[str, A
     assert message in str(caught.value)
 
 
+LISTS = """
+import json, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        answer = {"result": {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}}
+    elif asked["method"] == "tools/list":
+        answer = json.loads(sys.argv[1])
+        if answer == "end":
+            sys.exit("out of memory")
+        if answer == "wait":
+            time.sleep(60)
+    else:
+        answer = {"error": {"code": -32601, "message": "Method not found"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+GOOD, EMPTY = {"name": "a", "inputSchema": {"type": "object"}}, {"name": "b", "inputSchema": {}}
+
+NO_LISTS: dict[str, tuple[Any, str]] = {
+    "a bad tool": (
+        {"result": {"tools": [GOOD, EMPTY]}},
+        "its list of tools is not valid: tools.1.inputSchema.type: Field required.",
+    ),
+    "no tools": (
+        {"error": {"code": -32601, "message": "Method not found"}},
+        "it did not list its tools: Method not found.",
+    ),
+    "it ends": ("end", "The next call starts it again. It wrote to stderr: out of memory."),
+    "no answer": ("wait", "it did not list its tools within start_timeout_s=3."),
+}
+
+
+@pytest.mark.parametrize(("answer", "message"), NO_LISTS.values(), ids=NO_LISTS.keys())
+def test_a_server_that_does_not_list_its_tools_says_why_and_is_ended(answer: Any, message: str) -> None:
+    async def main() -> None:
+        server = tools.from_mcp([sys.executable, "-c", LISTS, json.dumps(answer)], name="lists", start_timeout_s=3)
+        try:
+            with pytest.raises(McpError) as caught:
+                await server.open()
+            assert str(caught.value).startswith("The MCP server 'lists' cannot be used: ")
+            assert message in str(caught.value)
+            assert server.wire._connection.has_ended  # type: ignore[attr-defined]
+        finally:
+            await server.close()
+
+    asyncio.run(main())
+
+
 def test_a_server_that_refuses_the_client_says_so_with_its_status() -> None:
     with serving(script=lambda asked: status(401)) as served, pytest.raises(McpError, match=r"\(HTTP 401\)\. Check that http"):
         asyncio.run(tools.from_mcp(f"{served.base}/mcp").open())
