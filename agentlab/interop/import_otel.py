@@ -272,11 +272,12 @@ EXPECTED = (
 Key = tuple[str, str]
 
 
-def otel(spans: str | Path | Iterable[Any]) -> Imported:
+def otel(spans: str | Path | Mapping[str, Any] | Iterable[Any]) -> Imported:
     """Import runs from spans that follow OpenTelemetry's GenAI conventions, as JSON.
 
-    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, JSON texts or objects of an in-memory
-    exporter. It reads the lines of the collector's file exporter and the output of the SDK for Python.
+    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves: a dict, such as that of `json.load`, or several
+    in a list, as dicts, JSON texts or objects of an in-memory exporter. It reads the lines of the collector's file exporter and the
+    output of the SDK for Python.
 
     - a run is an `invoke_agent` span; other model calls are grouped by `gen_ai.conversation.id`, else by trace
     - a step is a model call (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next call; in
@@ -303,7 +304,7 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
     read: list[Span] = []
     if not isinstance(spans, str | Path | Iterable):
         raise ConfigurationError(f"otel({one_line(repr(spans))}): pass a file, a folder, a pattern, or spans in a list.")
-    items = [spans] if isinstance(spans, str | Path) else list(spans)
+    items: list[Any] = [spans] if isinstance(spans, str | Path | Mapping) else list(spans)
     if _are_paths(items):
         paths = files_of(items, ENDINGS, "otel(…)")
         source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} files"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,15 +42,27 @@ def store(where: str | Path | Store) -> Imported:
            provider stop_reason  steps
         0  scripted   completed      1
     """
+    with _opened(where) as opened:
+        return _import_store(opened, where)
+
+
+@contextmanager
+def _opened(where: str | Path | Store) -> Iterator[Store]:
     if isinstance(where, Store):
-        return _import_store(where, repr(where))
+        yield where
+        return
     path = _path(where, "store")
     if not path.is_file():
         raise ConfigurationError(f"store({str(where)!r}): the file does not exist; pass the path of a lab.Store(…).")
     if not path.stat().st_size:
         raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path of a lab.Store(…).")
     with Store(where) as opened:
-        return _import_store(opened, str(where))
+        yield opened
+
+
+def _frame(where: Path | Store, run_ids: list[str], what: str) -> pd.DataFrame:
+    with _opened(where) as opened:
+        return opened.frame(what, run_ids)
 
 
 def _path(where: object, function: str) -> Path:
@@ -56,7 +71,7 @@ def _path(where: object, function: str) -> Path:
     return Path(where)
 
 
-def _import_store(opened: Store, source: str) -> Imported:
+def _import_store(opened: Store, where: str | Path | Store) -> Imported:
     steps, runs = opened.frame("steps"), opened.frame("runs")
     noted, later = map(opened.storage.notes, ("score", "more scores"))  # of the experiment, and of `results.rescore`
     scores = [{**_score(noted.get(run_id)), **_later_scores(later.get(run_id))} for run_id in runs["run_id"]]
@@ -66,7 +81,8 @@ def _import_store(opened: Store, source: str) -> Imported:
     running = int(runs["stop_reason"].isna().sum())
     if running:
         notes.append(f"{running:,} of {len(runs):,} runs have not ended: they may continue after their last step.")
-    return Imported(steps, runs, tuple(notes), source=source)
+    source, where = (repr(where), where) if isinstance(where, Store) else (str(where), Path(where).absolute())
+    return Imported(steps, runs, tuple(notes), source=source, _read=partial(_frame, where, runs["run_id"].to_list()))
 
 
 def _score(note: str | None) -> dict[str, bool | float]:
@@ -123,7 +139,7 @@ def parquet(where: str | Path) -> Imported:
     for what, columns in (("calls", CALL_COLUMNS), ("tools", TOOL_COLUMNS)):
         if place.is_dir() and (file := place / f"{what}.parquet").is_file():
             details[what] = _typed(_read(file), columns, file, notes)
-    return Imported(steps, runs, tuple(notes), source=str(where), **details)
+    return Imported(steps, runs, tuple(notes), source=str(where), _details=details)
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -7,7 +7,7 @@ An importer makes a ReadStep for each step and a ReadRun for each run, with None
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
@@ -434,8 +434,7 @@ class Imported:
     """Imported runs.
 
     `steps` has one row per step and `runs` one row per run, with the columns and dtypes of agentlab's own frames. `notes` are sentences
-    about data that were left out, and about ambiguous records. `source` names the files or objects. `calls` and `tools` are those of an
-    export; None: the source has none.
+    about data that were left out, and about ambiguous records. `source` names the files or objects.
 
     Example:
         >>> store = lab.Store()
@@ -451,12 +450,43 @@ class Imported:
     runs: pd.DataFrame
     notes: tuple[str, ...] = ()
     source: str = field(default="", kw_only=True)
-    calls: pd.DataFrame | None = field(default=None, kw_only=True)
-    tools: pd.DataFrame | None = field(default=None, kw_only=True)
+    _details: dict[str, pd.DataFrame] = field(default_factory=dict, kw_only=True)
+    _read: Callable[[str], pd.DataFrame] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # notes quote the record
         object.__setattr__(self, "source", printable(self.source))
+
+    @property
+    def calls(self) -> pd.DataFrame | None:
+        """One row per call, of a store or an export; None if the source has none. Those of a store are read when they are first used.
+
+        Example:
+            >>> store = lab.Store()
+            >>> kept = await store.keep(brief.run("?"))
+            >>> lab.importers.store(store).calls[["step", "call", "finish_reason"]]
+               step  call finish_reason
+            0     1     1      end_turn
+        """
+        return self._detail("calls")
+
+    @property
+    def tools(self) -> pd.DataFrame | None:
+        """One row per tool call, of a store or an export; None if the source has none. Those of a store are read when they are first
+        used.
+
+        Example:
+            >>> store = lab.Store()
+            >>> kept = await store.keep(endless.run("?", stop=lab.StepCountIs(2)))
+            >>> len(lab.importers.store(store).tools)
+            2
+        """
+        return self._detail("tools")
+
+    def _detail(self, what: str) -> pd.DataFrame | None:
+        if self._read is not None and what not in self._details:
+            self._details[what] = self._read(what)
+        return self._details.get(what)
 
     def __repr__(self) -> str:
         counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"

@@ -350,9 +350,11 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
     """
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.{did_you_mean(what, FRAMES)}")
-    if not isinstance(recorded, pd.DataFrame) and (made := _own_frame(recorded, what)) is not None:
+    if (made := _own_frame(recorded, what)) is not None:
         return made
-    sources = [source_of(one) for one in _several(recorded)]
+    if isinstance(several := _several(recorded), pd.DataFrame):
+        raise ConfigurationError(f"lab.frame() cannot make {what!r} of {type(recorded).__name__}: pass runs, results or a store.")
+    sources = [source_of(one) for one in several]
     if what == "steps":
         return _steps_frame(sources)
     columns, rows_of = _KINDS[what]
@@ -363,9 +365,8 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
 
 def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
     """Return the frame of a store, an experiment's results or an import; None for anything else."""
-    if callable(make := getattr(recorded, "frame", None)):
-        return make(what)  # type: ignore[no-any-return]
-    frame = getattr(recorded, what, None)
+    make = getattr(recorded, "frame", None)
+    frame = make(what) if callable(make) else getattr(recorded, what, None)
     return frame if isinstance(frame, pd.DataFrame) else None
 
 
@@ -394,7 +395,7 @@ def _is_recorded(given: object, what: str) -> bool:
     if callable(getattr(given, "frame", None)) or isinstance(getattr(given, what, None), pd.DataFrame):
         return True
     runs = _several(given)
-    return not isinstance(runs, Sequence) or all(map(is_recorded, runs))  # iterators are not consumed
+    return not isinstance(runs, Sequence | pd.DataFrame) or all(map(is_recorded, runs))  # iterators are not consumed
 
 
 def _steps_frame(sources: list[Source], names: Collection[str] | None = None) -> pd.DataFrame:
@@ -475,8 +476,7 @@ def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = F
         raise ConfigurationError(f"lab.termination_report() needs the columns {', '.join(missing)}: pass results, or a store.")
     if not summary:
         return frame
-    counted = frame.groupby(_COUNTED_BY, dropna=False, sort=False).size().reset_index(name="responses")
-    counted["responses"] = counted["responses"].astype("Int64")
+    counted = frame.groupby(_COUNTED_BY, dropna=False, sort=False).size().astype("Int64").reset_index(name="responses")
     return counted.sort_values("responses", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -22,11 +22,11 @@ from agentlab.records.frames import FRAMES, any_array, array, as_unicode, to_fra
 from agentlab.records.history import RunHistory
 from agentlab.storage import SqliteStorage
 from agentlab.storage.loader import interrupted_use
+from agentlab.storage.store import RunId, Store, id_of
 from agentlab.storage.writer import RUN_CONSTANT_COLUMNS
 
 if TYPE_CHECKING:
     from agentlab.storage import StoredRun
-    from agentlab.storage.store import Store
 
 ROWS_AT_ONCE = 100
 """Few enough to fit into the processor's cache: parsing 1,000 at once takes nearly twice as long."""
@@ -38,13 +38,13 @@ NO_LEAVES: dict[str, Any] = {}
 NOT_READ = (None, None, None)
 
 
-def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+def frame(store: Store, what: str, run_ids: Iterable[RunId] | None = None) -> pd.DataFrame:
     """Return a frame of all runs, or of the given ones, in their order. Raises ConfigurationError for an unknown frame."""
     if what not in FRAMES:
         raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.{did_you_mean(what, FRAMES)}")
-    if isinstance(run_ids, str):
+    if isinstance(run_ids, str) or not isinstance(run_ids, Iterable | None):
         raise ConfigurationError(f"frame(run_ids={run_ids!r}): pass a list of ids.")
-    runs = store.storage.runs(run_ids)
+    runs = store.storage.runs(None if run_ids is None else list(map(id_of, run_ids)))
     try:
         if what == "steps":
             return steps_frame(store, runs, whole_store=run_ids is None)

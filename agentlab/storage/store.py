@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakValueDictionary
 
 from agentlab._internal import lazy
@@ -28,7 +28,7 @@ from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
 from agentlab.records.provenance import LazySetup, as_dict, this_process
-from agentlab.records.result import Out
+from agentlab.records.result import Out, RunResult
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
 from agentlab.storage.sqlite import IN_MEMORY
@@ -41,7 +41,17 @@ if TYPE_CHECKING:
 
 Where: TypeAlias = str | Path | Storage | None
 
+RunId: TypeAlias = str | Run[Any] | RunResult[Any]
+
 ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
+
+
+def id_of(given: RunId) -> str:
+    """Return the id of a run, which may be given as the run or its result. Raises ConfigurationError for anything else."""
+    found = given if isinstance(given, str) else given.run_id if isinstance(given, RunResult) else getattr(given, "id", None)
+    if not isinstance(found, str):
+        raise ConfigurationError(f"{given!r} is not the id of a run: pass the id, the run, or its result.")
+    return found
 
 
 class Store(Displayable):
@@ -49,6 +59,7 @@ class Store(Displayable):
 
     A store is an observer: pass it to an agent or to a run. Steps that cannot be written (a full disk) stay in memory, with a warning,
     and are written later. Any thread may use a store, and several processes may share a file. The provider's key is never written.
+    A `run_id` may also be the run or its result.
 
     Example:
         >>> store = lab.Store()  # lab.Store("runs.db") is a file
@@ -96,6 +107,10 @@ class Store(Displayable):
             >>> store.state(ended.id)
             'ended'
         """
+        if not hasattr(run, "timeline"):
+            raise ConfigurationError(
+                f"keep({type(run).__name__}): pass the run itself, store.keep(run), before or after its end."
+            )
         writer = self.follow_run(run)
         if self not in run.timeline.observers and writer not in run.timeline.observers:
             run.observe(writer)
@@ -163,7 +178,7 @@ class Store(Displayable):
         """
         return [stored.head.run_id for stored in self.storage.runs()]
 
-    def state(self, run_id: str) -> str:
+    def state(self, run_id: RunId) -> str:
         """Return the state of a run: `ended`; `open` if a live process writes it, or a process on another machine, which cannot be
         checked; `interrupted` if that process ended, or released the run, before the run's end.
 
@@ -189,7 +204,7 @@ class Store(Displayable):
 
     def load(
         self,
-        run_id: str,
+        run_id: RunId,
         agent: Agent[Out] | None = None,
         *,
         stop: object = None,
@@ -261,7 +276,7 @@ class Store(Displayable):
 
     def resume(
         self,
-        run_id: str,
+        run_id: RunId,
         agent: Agent[Out] | None = None,
         *,
         stop: object = None,
@@ -305,9 +320,9 @@ class Store(Displayable):
         self._connect(run)
         run.stepper.context.again = again
         writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
-        self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
+        self.storage.claim(run.id, writer.writer, instead_of=stored.head.writer)
         self._note_process(run)
-        self._writers[run_id] = writer
+        self._writers[run.id] = writer
         others = [one for one in run.agent.observers if not self._is_of_my_place(one)]
         run.timeline.observers = (*others, writer)
         run.timeline.inherit(self)
@@ -348,7 +363,7 @@ class Store(Displayable):
         elif here.run.state is not RunState.READY and (here.run.stepper.affinity.is_busy or not here.run.pending):
             raise ConfigurationError(f"The run {run_id!r} is running in this process: use that Run object, or stop it first.")
 
-    def delete(self, run_id: str) -> None:
+    def delete(self, run_id: RunId) -> None:
         """Delete a run. Raises ConfigurationError if a live process writes it.
 
         Example:
@@ -358,11 +373,12 @@ class Store(Displayable):
             >>> store.run_ids()
             []
         """
-        if self.state(run_id) == OPEN:
-            raise ConfigurationError(f"The run {run_id!r} is running: stop it before you delete it.")
-        self.storage.delete(run_id)
+        stored = self._one(run_id)
+        if self.state_of(stored) == OPEN:
+            raise ConfigurationError(f"The run {stored.head.run_id!r} is running: stop it before you delete it.")
+        self.storage.delete(stored.head.run_id)
 
-    def frame(self, what: str = "runs", run_ids: Iterable[str] | None = None) -> pd.DataFrame:
+    def frame(self, what: str = "runs", run_ids: Iterable[RunId] | None = None) -> pd.DataFrame:
         """Return all runs, or the given ones, as a DataFrame: `runs`, with their state, `steps`, `calls`, `tools`, `events`, `readings`
         or `termination`.
 
@@ -409,8 +425,8 @@ class Store(Displayable):
         added: list[str] = lazy.call("agentlab.storage.parquet:import_from", self, folder)
         return added
 
-    def _one(self, run_id: str) -> StoredRun:
-        return self.storage.runs([run_id])[0]
+    def _one(self, run_id: RunId) -> StoredRun:
+        return self.storage.runs([id_of(run_id)])[0]
 
     def close(self) -> None:
         """Close the file.

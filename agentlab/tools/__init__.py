@@ -566,7 +566,9 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
         schema, inline = schema or function, True
         function = schemas.itself
     if not callable(function) or isinstance(function, type):
-        raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
+        is_agent = hasattr(function, "as_tool")
+        instead = 'agent.as_tool("name", "description")' if is_agent else "a function whose parameters have annotations"
+        raise ToolDefinitionError(f"{function!r} is not a function: pass {instead}.")
     schemas.check_name(name)
     timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):

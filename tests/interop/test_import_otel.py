@@ -278,6 +278,12 @@ def test_a_runs_own_totals_are_not_added_to_those_of_its_calls() -> None:
     assert any("in the runs frame only" in note for note in found.notes)
 
 
+def test_what_json_load_returns_is_read() -> None:
+    spans = written([agent(1), chat(2, 1)])
+    for read in ({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, spans[1]):
+        assert len(otel(read).steps) == 1
+
+
 def test_calls_without_an_agent_are_grouped_by_conversation_or_trace() -> None:
     spans = [
         *written([chat(1, at=1, **{"gen_ai.conversation.id": "c"}), chat(2, at=2)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import agentlab as lab
 from agentlab import StepCountIs
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.testing import ScriptedProvider, call
+
+SPAN = {
+    "name": "chat m1", "traceId": "a1", "spanId": "b1", "startTimeUnixNano": "1", "endTimeUnixNano": "9",
+    "attributes": {"gen_ai.operation.name": "chat"},
+}  # fmt: skip
 
 
 def look() -> str:
@@ -42,6 +48,25 @@ def test_a_store_is_read(tmp_path: Path) -> None:
     assert found.runs["run_id"].to_list() == [result.run_id for result in results]
     assert found.notes == ()
     assert repr(found).startswith("Imported(2 runs, 3 steps from ")
+
+
+def test_the_calls_and_tools_of_a_store_are_read_when_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(Path("runs.db"))
+    with lab.Store("runs.db") as store:
+        imported = (
+            lab.importers.store("runs.db"),
+            lab.importers.store(store),
+            pickle.loads(pickle.dumps(lab.importers.store(store))),
+        )
+        stored(Path("runs.db"))  # later runs are not part of them
+        monkeypatch.chdir("/")
+        for found in imported:
+            for what, kept in (("calls", found.calls), ("tools", found.tools)):
+                pd.testing.assert_frame_equal(kept, store.frame(what, found.runs["run_id"]))
+                assert lab.frame(found, what) is kept
+    assert lab.importers.store(tmp_path / "runs.db").calls is not None
+    assert lab.importers.otel(SPAN).calls is None
 
 
 def test_a_store_of_an_experiment_has_its_scores(tmp_path: Path) -> None:
@@ -77,6 +102,8 @@ def test_an_export_is_read_like_the_store(tmp_path: Path) -> None:
     found, expected = lab.importers.parquet(tmp_path / "out"), lab.importers.store(tmp_path / "runs.db")
     pd.testing.assert_frame_equal(found.steps, expected.steps, check_dtype=False)
     assert found.steps.dtypes.to_dict() == expected.steps.dtypes.to_dict()
+    for ours, exported in ((expected.calls, found.calls), (expected.tools, found.tools)):
+        pd.testing.assert_frame_equal(ours, exported)
     assert set(found.runs) == set(expected.runs)
     pd.testing.assert_frame_equal(found.runs[list(expected.runs)], expected.runs)
 

@@ -503,6 +503,7 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
     "no-schema-at-all": (thread, "has a parameter that has no JSON schema"),
     "class": (Shop, "is not a function"),
     "text": ("search", "'search' is not a function"),
+    "agent": (lab.Agent(lab.testing.ScriptedProvider([])), "is not a function: pass agent.as_tool("),
     "nothing": (None, "None is not a function"),
     "builtin-without-signature": (max, "has no signature"),
     "lambda": (lambda: 1, "'<lambda>' cannot be a tool's name"),

@@ -375,6 +375,19 @@ def test_a_frame_of_another_object_is_refused(wrong: Any) -> None:
         lab.frame(wrong)
 
 
+def test_a_frame_that_an_import_does_not_have_is_refused() -> None:
+    store = lab.Store()
+    store.keep(run_of(["end"]))
+    imported = lab.importers.store(store)
+    for source, what in ((imported, "events"), (imported.steps, "steps"), (imported.steps, "runs")):
+        name = type(source).__name__
+        with pytest.raises(errors.ConfigurationError, match=f"cannot make '{what}' of {name}: pass runs, results or a store"):
+            lab.frame(source, what)
+    for function in (lab.termination_report, lab.plots.timeline):
+        with pytest.raises(errors.ConfigurationError, match=r"\(\) cannot read Imported: pass a run"):
+            function(imported)
+
+
 def test_forks_have_their_parent_in_the_frame() -> None:
     run = run_of(["end"])
     go(_end(run))

@@ -536,6 +536,20 @@ def test_a_run_of_an_earlier_version_that_counted_turns_is_loaded(store: Store) 
     assert store.load(run_id).events == expected
 
 
+def test_a_run_and_its_result_are_accepted_as_the_id_of_the_run(store: Store) -> None:
+    run = until_five(store).run("go")
+    result = go(taken(run, 6)).result
+    assert result is not None
+    for one in (run, result):
+        assert store.load(one).id == run.id
+        assert store.state(one) == "ended"
+        assert store.frame("steps", [one])["step"].to_list() == [1, 2, 3, 4, 5, 6]
+    interrupted = abandoned(store)
+    assert store.resume(store.load(interrupted), until_five(store)).id == interrupted
+    store.delete(result)
+    assert store.run_ids() == [interrupted]
+
+
 def test_invalid_input_names_the_value(store: Store) -> None:
     for do, problem in (
         (lambda: Store(5), r"Store\(5\): pass a path"),  # type: ignore[arg-type]
@@ -545,6 +559,9 @@ def test_invalid_input_names_the_value(store: Store) -> None:
         (lambda: store.frame("stpes"), "There is no frame 'stpes': choose one of runs, .* Did you mean 'steps'"),
         (lambda: store.frame("steps", "abc"), "pass a list of ids"),
         (lambda: store.frame("steps", ["abc"]), "There is no run 'abc'"),
+        (lambda: store.frame("steps", 5), "pass a list of ids"),  # type: ignore[arg-type]
+        (lambda: store.load(5), "5 is not the id of a run: pass the id, the run, or its result"),  # type: ignore[arg-type]
+        (lambda: store.keep("abc"), r"keep\(str\): pass the run itself"),  # type: ignore[arg-type]
     ):
         with pytest.raises(errors.AgentlabError, match=problem):
             do()
