@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import multiprocessing
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 import warnings
 from functools import partial
@@ -174,6 +178,31 @@ def test_runs_of_sub_agents_are_stored_from_any_process(where: str, tmp_path: Pa
     runs = study.store.frame("runs")
     assert (len(runs), set(runs["state"])) == (4, {"ended"})
     assert set(runs["parent_run_id"].dropna()) == set(study.results().runs["run_id"])
+
+
+FORKED = """
+import asyncio, concurrent.futures, multiprocessing
+import agentlab as lab
+from experiments.parts import looking
+
+looking().run("x").start().wait()
+pool = lambda: concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+print(*asyncio.run(lab.Experiment([looking()], ["x", "y"]).run(executor=pool)).runs["state"])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_pool_works_after_the_background_thread_has_started() -> None:
+    """A fork has the event loop of that thread, but not the thread."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        out, err = program.communicate(timeout=100)
+    finally:
+        if program.returncode is None:
+            os.killpg(program.pid, signal.SIGKILL)
+    assert out.split() == [b"ended", b"ended"], err.decode()
 
 
 def test_a_client_is_distinguished_from_its_executor() -> None:
