@@ -142,6 +142,8 @@ class OtherRuns:
         """Follow a run that was created."""
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
+        if run.origin.caller is None and not run.history:  # each repeat of the cell replays its own recordings
+            run.stepper.context.replay_key = f"{run.id}#{self._run_id.partition('#')[2]} {self._part}"
         if self._refuse:
             agent = copy.copy(run.agent)
             agent.middleware = (self._asked, *agent.middleware)

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from engine.server import Asked, Reply, serving, whole
 from inert import HOSTILE, what_acts
-from providers.bodies import Answer
+from providers.bodies import Answer, Call
 from providers.bodies import whole as body_of
 
 import agentlab as lab
@@ -95,6 +95,47 @@ def test_a_live_study_verifies_on_what_was_recorded(study: Study) -> None:
     checked = asyncio.run(lab.verify(study.recorded.report(), study.experiment(), recordings=study.recordings))
     assert set(checked.unequal["column"]) == {"replayed"}
     assert checked.differences == ()
+
+
+def verdict(asked: Asked) -> Reply:
+    """The model's answer, or that of a judge, which changes its mind with each request."""
+    if asked.json["model"] != "judge":
+        return answer(asked)
+    pair = "Second answer" in asked.json["messages"][-1]["content"]
+    word = ("first", "second") if pair else ("correct", "wrong")
+    arguments = {"reason": "so", "better" if pair else "grade": word[next(NUMBERS) % 2]}
+    return whole(body_of("openai", Answer(text=(), calls=[Call("final_answer", arguments)], finish=lab.FinishReason.TOOL_CALLS)))
+
+
+def test_a_study_with_a_judge_replays_and_verifies(tmp_path: Path) -> None:
+    """The judge's requests are the same each time, and each repeat gets its own verdict again."""
+    with serving(script=verdict) as server:
+        models = {
+            name: lab.Provider("compatible", model=name, base_url=server.base, api_key=KEY) for name in ("m1", "m2", "judge")
+        }
+        judge = lab.scorers.Judge(models["judge"], "Names the capital.", budget=lab.Budget(max_calls=2))
+        pairwise = lab.scorers.Pairwise(models["judge"], "Names the capital.", budget=lab.Budget(max_calls=2))
+
+        def study() -> lab.Experiment:
+            return lab.Experiment(
+                [lab.Agent(models[name], name=name) for name in ("m1", "m2")], TASKS[:3], repeats=3, score=judge
+            )
+
+        with lab.record(tmp_path / "rec"):
+            recorded = ended(study())
+            asyncio.run(lab.scorers.judge_pairs(recorded, pairwise, progress=False))
+        asked = len(server.asked)
+        for match in ("strict", "order"):
+            with lab.replay(tmp_path / "rec", match=match):
+                replayed = ended(study())
+            pd.testing.assert_frame_equal(replayed.runs.filter(like="score"), recorded.runs.filter(like="score"))
+        with lab.replay(tmp_path / "rec"):
+            pairs = asyncio.run(lab.scorers.judge_pairs(replayed, pairwise, progress=False))
+        checked = asyncio.run(lab.verify(replayed.report(), study(), recordings=tmp_path / "rec"))
+        assert len(server.asked) == asked
+    assert set(recorded.runs["score"]) == {True, False}
+    assert pairs["winner"].notna().all()
+    assert (checked.equal, checked.differences) == (True, ())
 
 
 def test_a_changed_recording_is_named_with_the_figures_that_it_changes(study: Study, tmp_path: Path) -> None:

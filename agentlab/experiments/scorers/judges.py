@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import secrets
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -41,7 +41,8 @@ def _checked(name: str, rubric: object, budget: object) -> None:
 
 async def _asked(model: Any, instructions: str, fields: Mapping[str, Any], texts: Mapping[str, str], budget: Budget) -> Any:
     """Return the judge's typed answer and "", or None and why there is none."""
-    sign = secrets.token_hex(8)
+    # Not random, so that the request is found in recordings; no text can contain the hash of a text that contains it.
+    sign = hashlib.sha256("\0".join(texts.values()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     output = dataclasses.make_dataclass("Verdict", list(fields.items()))
     agent: Agent[Any] = Agent(model, instructions=f"{instructions}\n\n{_DATA.format(sign=sign)}", output=output, name="judge")
     prompt = "\n\n".join(f"{name}:\n--- {sign}\n{text}\n--- {sign}" for name, text in texts.items())
