@@ -83,8 +83,9 @@ class Experiment(Displayable):
     max_runs     the maximum number of runs, stored ones included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; ignored in a replay
 
-    The transport is that of the `lab.replay` or `lab.record` block around `run()`, or else around the creation of the Experiment. In a
-    replay each cell has its own sequence of responses, so its results do not depend on other running cells.
+    The transport is that of the `lab.replay` or `lab.record` block around `run()`, or else around the creation of the Experiment;
+    agents that tools and scores run have it too. In a replay each cell has its own sequence of responses, so its results do not depend
+    on other running cells.
 
     Example:
         >>> study = lab.Experiment(

@@ -13,7 +13,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,7 +52,7 @@ from agentlab.storage import MemoryStorage, StoredRun, StoredStep
 from agentlab.storage.loader import RESUMED_NOTE, SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, save_together, secrets_of, store_note
-from agentlab.transport import Transport
+from agentlab.transport import Switch, Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest
 
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
@@ -136,17 +136,19 @@ class Outcome:
 
 
 async def run_cell(
-    common: Common,
-    job: Job,
-    shared_budget: SharedBudget,
-    limiter: RateLimiter | None = None,
-    saver: Saver | None = None,
+    common: Common, job: Job, shared_budget: SharedBudget, limiter: RateLimiter | None = None, saver: Saver | None = None
 ) -> Outcome:
     """Run the cell to its end and store its score. If the shared budget is spent, release the run after a step. Cells that run at the
     same time share the `saver`. Raises StorageError if the run cannot be stored."""
-    store = common.store
-    if store is None:
+    if common.store is None:
         raise ConfigurationError("This process has no store.")
+    with common.transport if isinstance(common.transport, Switch) else nullcontext():  # for agents that tools and scores run
+        return await _run_cell(common, common.store, job, shared_budget, limiter, saver=saver or Saver(common.store))
+
+
+async def _run_cell(
+    common: Common, store: Store, job: Job, shared_budget: SharedBudget, limiter: RateLimiter | None, *, saver: Saver
+) -> Outcome:
     stored = await _wait_until_free(store, job.run_id)
     state = None if stored is None else store.state_of(stored)
     if state == OPEN:
@@ -159,7 +161,7 @@ async def run_cell(
         run, observer = _run(common, store, job, stored, shared_budget)
         apply_rate_limit(run, limiter)
         try:
-            end = await _to_the_end(run, observer, shared_budget, saver or Saver(store), is_new=stored is None)
+            end = await _to_the_end(run, observer, shared_budget, saver, is_new=stored is None)
         except asyncio.CancelledError:  # perhaps before its first step, of which observers would be notified
             store.let_go(run)
             raise

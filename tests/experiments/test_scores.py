@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import warnings
 from decimal import Decimal
 from functools import partial
@@ -12,6 +13,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from engine.server import Asked, Reply, serving, whole
+from providers.bodies import Answer, Call
+from providers.bodies import whole as body_of
 
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget
@@ -22,6 +26,7 @@ from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
 from .test_budget import figure_in, go, results_and_warning
 
 PROMPTS = [str(number) for number in range(12)]
+NUMBERS = itertools.count()
 
 
 # A model as judge -------------------------------------------------------------------------------------------------------------------
@@ -108,6 +113,51 @@ def test_a_judge_of_unknown_cost_makes_the_sum_unknown() -> None:
     assert repr(results.spent).endswith("at least $0.0800)")
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9, missing_usage="fail"))
     assert "the cost of the score of experiment#a/p1/default/1 is unknown" in results_and_warning(study, concurrency=1)[1]
+
+
+def numbered(asked: Asked) -> Reply:
+    """The model `m` calls its tool once; each other answer is a new number."""
+    if asked.json["model"] == "m" and asked.json["messages"][-1]["role"] == "user":
+        return whole(body_of("openai", Answer(text=(), calls=[Call("ask", {})], finish=lab.FinishReason.TOOL_CALLS)))
+    return whole(body_of("openai", Answer(text=(str(next(NUMBERS)),))))
+
+
+@pytest.mark.parametrize("kind", ["here", "threads", "processes"])
+def test_agents_of_scores_and_tools_use_the_transport_of_the_experiment(
+    kind: str, tmp_path: Path, two_processes: concurrent.futures.Executor
+) -> None:
+    """Created in a block and run outside of it, or run by a worker: all requests are recorded, and none is sent in a replay."""
+    executor = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 2), "processes": two_processes}[kind]
+    with serving(script=numbered) as server:
+        model = partial(lab.Provider, "compatible", base_url=server.base, api_key="made-up")
+        other = lab.Agent(model(model="other"))
+
+        async def ask() -> str:
+            """Ask another agent."""
+            return (await other.run("A number?")).text
+
+        async def score(result: lab.RunResult) -> float:
+            return float((await other.run(f"Which number is {result.text}?")).text)
+
+        def study(**more: Any) -> lab.Experiment:
+            return lab.Experiment(
+                [lab.Agent(model(model="m"), tools=[ask], name="a")], ["x", "y"], repeats=2, score=score, **more
+            )
+
+        with lab.record(tmp_path / "rec"):
+            recording = study(store=tmp_path / "recorded.db")
+        with pytest.warns(AgentlabWarning, match="Tools ran agents"):
+            recorded = go(recording, executor=executor)
+        asked = len(server.asked)
+        with lab.replay(tmp_path / "rec"):
+            assert len(lab.transport.current().index.interactions) == asked == 4 * (2 + 1 + 1)  # type: ignore[attr-defined]
+            replaying = study(store=tmp_path / "replayed.db")
+        with pytest.warns(AgentlabWarning, match="Tools ran agents"):
+            replayed = go(replaying, executor=executor)
+        assert len(server.asked) == asked
+    assert recorded.tools["content"].to_list() == replayed.tools["content"].to_list()
+    assert recorded.runs["score"].nunique() == 4
+    assert recorded.runs["score"].to_list() == replayed.runs["score"].to_list()
 
 
 # Values of a score ------------------------------------------------------------------------------------------------------------------
