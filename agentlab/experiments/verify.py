@@ -53,7 +53,7 @@ class Verification(Displayable):
         >>> results = await study.run(progress=False)
         >>> checked = await lab.verify(results.report(), study)
         >>> checked
-        Verification(equal, 50 figures, 0 differences)
+        Verification(equal, 48 figures, 0 differences)
     """
 
     figures: pd.DataFrame
@@ -210,12 +210,14 @@ def _figures(reported: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterat
 
 
 def _by_row(table: str, given: Mapping[str, Any] | None) -> dict[str, Data]:
-    """Return the rows of a table by what identifies them."""
+    """Return the figures of a table's rows by what identifies them. `replayed` is none: a live study is repeated on recordings."""
     if given is None:
         return {}
     keys = _KEYS.get(table, ("group", "against"))
     return {
-        " / ".join(str(row[key]) for key in keys if key in row): {name: row[name] for name in row if name not in keys}
+        " / ".join(str(row[key]) for key in keys if key in row): {
+            name: row[name] for name in row if name not in (*keys, "replayed")
+        }
         for row in rows_of(given)
     }
 
