@@ -156,12 +156,13 @@ def _note(one: CellStatus) -> Mapping[str, Any]:
 
 
 def _score_usage(results: ExperimentResults) -> dict[str, Any]:
-    """Return the usage of the agents that each run's score ran: 0 if it ran none, NA if unknown."""
+    """Return the usage of the agents that each run's scores ran, later ones included: 0 if they ran none, NA if unknown."""
     noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.stored is not None])
     known = []
     for one in results.statuses:
+        found = [spent for part, spent in noted.get(one.run_id, {}).items() if part.partition(" ")[0] == SCORE]
         has_note = one.note is not None and "by" in one.note
-        known.append(noted.get(one.run_id, {}).get(SCORE, Spent() if has_note else None))
+        known.append(sum(found, Spent()) if found or has_note else None)
     return {
         "score_calls": array([None if one is None else one.calls for one in known], "Int64"),
         "score_tokens": array([None if one is None or one.unknown_tokens else one.tokens for one in known], "Int64"),

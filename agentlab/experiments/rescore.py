@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Mapping, Sequence
 
@@ -64,8 +65,8 @@ async def rescore(
     ended = [one for one in statuses if one.stored is not None and one.state == ENDED and not one.failed]
     before = {run_id: json.loads(text) for run_id, text in storage.notes(MORE_SCORES, [one.run_id for one in ended]).items()}
     spent = spent_beside(storage, [one.run_id for one in ended]) if ended else {}
-    shared_budget, free = SharedBudget(budget, None, {}), asyncio.Semaphore(concurrency)
-    bars = Progress({"scores": len(ended)}, {}, shown=progress)
+    bars, free = Progress({"scores": len(ended)}, {}, shown=progress), asyncio.Semaphore(concurrency)
+    shared_budget = SharedBudget(budget, None, {}, notify=functools.partial(bars.spent, "scores"))
     versions = {name: code_version(scorer) for name, scorer in named.items()}
     missing = dict[str, str]()  # by run and scorer, the reason
 

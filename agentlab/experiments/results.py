@@ -49,7 +49,7 @@ class ExperimentResults(Displayable):
     problem       a problem outside of the run, such as a worker that died, or a budget of the experiment that is spent
     changed       the tools, middleware and conditions whose code has changed since the run; NA: none
     score_why     the scorer's reason
-    score_calls, score_tokens, score_cost_usd   usage of the agents that the score ran, such as a model as judge
+    score_calls, score_tokens, score_cost_usd   usage of the agents that scores ran, such as a model as judge
     replayed      True: from a recording; False: live
 
     Example:
@@ -331,16 +331,20 @@ def remarks(results: ExperimentResults, *, scoring: bool, rescored: int = 0) -> 
 
 
 def _failure_remarks(results: ExperimentResults) -> Iterator[str]:
-    failed = [one for one in results.statuses if one.failed or one.run_id in results.problems]
-    if failed:
-        first = failed[0]
-        why = results.problems.get(first.run_id) or detail_of(first.stored)
-        why = why.partition("\n")[0].rstrip(".")
-        again = "run()" if first.run_id in results.problems else "run(retry=True)"
-        yield (
-            f"{len(failed)} of {counted(len(results.statuses), 'run')} failed; the first one was {first.run_id}: {why}. "
-            f"Try again with {again}; until then they count as failures."
-        )
+    failed = [one for one in results.statuses if one.failed]
+    not_run = [one for one in results.statuses if not one.failed and one.run_id in results.problems]
+    for found, one_is, they_are in (
+        (failed, "it counts as a failure", "they count as failures"),
+        (not_run, "it is left out of the rates", "they are left out of the rates"),
+    ):
+        if found:
+            first = found[0]
+            why = (results.problems.get(first.run_id) or detail_of(first.stored)).partition("\n")[0].rstrip(".")
+            again = "run()" if first.run_id in results.problems else "run(retry=True)"
+            yield (
+                f"{len(found)} of {counted(len(results.statuses), 'run')} failed; the first one was {first.run_id}: {why}. "
+                f"Try again with {again}; until then {one_is if len(found) == 1 else they_are}."
+            )
 
 
 def _score_remarks(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:

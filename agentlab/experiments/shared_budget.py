@@ -250,7 +250,7 @@ class SharedBudget:
                 if spent.unknown_tokens or (cost_counts and spent.unknown_cost):
                     what = "usage" if spent.unknown_tokens else "cost"
                     whose = {RUN: run_id, SCORE: f"the score of {run_id}", TOOLS: f"an agent that a tool of {run_id} ran"}
-                    return f"the {what} of {whose.get(part, f'a step of {run_id} that was cut off')} is unknown"
+                    return f"the {what} of {whose.get(part.partition(' ')[0], f'a step of {run_id} that was cut off')} is unknown"
         return ""
 
     def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:

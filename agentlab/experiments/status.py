@@ -180,7 +180,7 @@ class Progress:
     def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
         self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
         self._spent: dict[str, Spent] = {}
-        self._sums = dict.fromkeys(total, Spent())
+        self._sums: dict[str, Spent] = {}
         self._bars = (
             {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
             if shown and _can_be_seen()
@@ -189,7 +189,7 @@ class Progress:
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
         """Record the usage of a run so far."""
-        self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
+        self._sums[provider] = self._sums.get(provider, Spent()).with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
         self._draw(provider, 0)
 
@@ -205,8 +205,9 @@ class Progress:
             self._bars[provider].update(ended)
 
     def text(self, provider: str) -> str:
-        """Return the cost so far, and the number of failures, as text."""
-        return self._sums[provider].dollars + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
+        """Return the cost so far, unless none is known of, and the number of failures, as text."""
+        cost = self._sums[provider].dollars if provider in self._sums else ""
+        return ", ".join(filter(None, [cost, f"{self.failed[provider]} failed" if self.failed[provider] else ""]))
 
     def close(self) -> None:
         """Close the bars, which remain visible."""

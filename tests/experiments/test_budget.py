@@ -289,6 +289,30 @@ def test_failed_runs_are_counted_and_reported_as_unsuccessful() -> None:
     assert repr(results) == "ExperimentResults('experiment', 60 runs: 30 ended, 30 failed (counted as failures))"
 
 
+def test_runs_with_a_problem_outside_of_them_are_reported_apart_from_failed_ones() -> None:
+    def half(request: Any, index: int) -> Any:
+        if request.messages[0].text == "1":
+            raise ProviderStatusError("down", status=500)
+        return say("end")
+
+    class Unusable(lab.Agent):
+        def run(self, prompt: Any, **more: Any) -> Any:
+            if prompt in "23" and "transport" in more:
+                raise OSError("no such place")
+            return super().run(prompt, **more)
+
+    study = lab.Experiment([Unusable(ScriptedProvider(half), name="a")], ["1", "2", "3", "4"])
+    with pytest.warns(AgentlabWarning) as caught:
+        results = go(study)
+    assert str(caught[0].message) == (
+        "1 of 4 runs failed; the first one was experiment#a/p1/default/1: ProviderStatusError: down. Try again with "
+        "run(retry=True); until then it counts as a failure. 2 of 4 runs failed; the first one was experiment#a/p2/default/1: "
+        "OSError: no such place. Try again with run(); until then they are left out of the rates."
+    )
+    summary = results.summary().iloc[0]
+    assert summary[["runs", "not_ended", "failed", "completion_rate"]].tolist() == [4, 2, 1, 0.5]
+
+
 def test_the_runs_frame_marks_replays_and_a_mixture_is_reported(tmp_path: Path) -> None:
     from .test_experiment import serving_numbers
 

@@ -124,7 +124,10 @@ def test_a_pool_passed_as_an_object_cannot_be_replaced(tmp_path: Path) -> None:
 
 def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
-    with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
+    with pytest.warns(
+        AgentlabWarning,
+        match=r"1 of 3 runs failed.*its worker died 3 times.*with run\(\); until then it is left out of the rates\.",
+    ):
         go(study, executor=two_new, concurrency=3)
     within(lambda: "open" not in study.results().runs["state"].to_list())  # the killed process may still be ending
     runs = study.results().runs

@@ -651,12 +651,13 @@ def test_progress_bars_show_runs_cost_and_failures(capsys: pytest.CaptureFixture
     from agentlab.experiments.shared_budget import Spent
     from agentlab.experiments.status import Progress
 
-    bars = Progress({"pa": 2, "pb": 1}, {"pa": 1}, shown=True)
+    bars = Progress({"pa": 2, "pb": 1, "pairs": 2}, {"pa": 1}, shown=True)
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
     bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
     bars.ended("pa", failed=True)
     bars.spent("pb", "r2", Spent(unknown_cost=True))
-    assert (bars.text("pa"), bars.text("pb")) == ("$0.7500, 1 failed", "cost unknown")
+    bars.ended("pairs", failed=False)
+    assert [bars.text(name) for name in bars.total] == ["$0.7500, 1 failed", "cost unknown", ""]
     bars.close()
     assert capsys.readouterr().err == ""  # no front end could show them
 

@@ -16,7 +16,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.experiments import rescore
+from agentlab.experiments import rescore, status
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import looking
@@ -373,7 +373,9 @@ def test_a_later_score_that_cannot_be_stored_is_an_error_in_words(monkeypatch: p
         go_on(results, lambda result: 1.0, name="late")
 
 
-def test_the_cost_of_a_later_judge_is_bounded_and_counted() -> None:
+def test_the_cost_of_a_later_judge_is_bounded_and_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     judge = lab.Agent(ScriptedProvider(lambda request, index: say("1", cost="0.01")), name="judge")
 
     async def score(result: Any) -> float:
@@ -389,6 +391,17 @@ def test_the_cost_of_a_later_judge_is_bounded_and_counted() -> None:
     done = go_on(some, score, name="judge")
     assert done.runs["score.judge"].to_list() == [1.0] * 3
     assert float(done.spent.cost_usd - before) == pytest.approx(0.03)
+    assert done.runs[["score_calls", "score_tokens", "score_cost_usd"]].to_numpy().tolist() == [[1, 15, 0.01]] * 3
+    again = go_on(done, score, name="second")
+    assert again.runs["score_cost_usd"].to_list() == [0.02] * 3
+    monkeypatch.setattr(status, "has_page", lambda: True)
+    asyncio.run(again.rescore(score, name="third"))
+    assert "3/3" in (drawn := capsys.readouterr().err) and "$0.0300" in drawn
+    judge = lab.Agent(ScriptedProvider(lambda request, index: say("1")), name="judge")
+    with pytest.warns(
+        lab.AgentlabWarning, match=r"2 scores are missing: the cost of the score of experiment#a/p1/default/1 is unknown"
+    ):
+        go_on(results, score, name="x", concurrency=1, budget=lab.Budget(max_cost=1, missing_usage="fail"))
 
 
 def test_the_dry_run_expects_the_mean_cost_of_the_ended_runs(tmp_path: Path) -> None:
