@@ -1,13 +1,15 @@
 """Loads an agent from a user's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
 
 A module is imported. The code cells of a notebook, up to the cell that defines the name, are executed in the notebook's folder, as in
-Jupyter, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are skipped.
+Jupyter, and their output is dropped, also that of `display`. IPython's lines (`%…`, `!…`, `?name`, `name?`) and cells that begin with
+`%%` are skipped.
 """
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import contextlib
 import dis
 import importlib
@@ -15,6 +17,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -26,6 +29,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import unknown_name
 
 NOTEBOOK_MODULE = "__notebook__"
+_IPYTHON = re.compile(r"\s*([%!?]|[\w.*\[\]]+\?\??\s*$)")
 _FORM = "write it as module:name, folder/module.py:name or folder/notebook.ipynb:name"
 
 
@@ -86,19 +90,23 @@ def _from_file(path: Path) -> types.ModuleType:
 
 
 def _from_notebook(path: Path, name: str) -> Any:
-    cells = list(_cells(path))
-    binding = next((index for index, cell in enumerate(cells) if name in _bound(cell.tree)), None)
-    if binding is None:
-        known = sorted({bound for cell in cells for bound in _bound(cell.tree)})
-        raise ConfigurationError(unknown_name(f"name defined in {path.name}:", name, known))
+    cells, known = list[_Cell](), set[str]()
+    for cell in _cells(path):  # those below the one that binds the name may be drafts
+        cells.append(cell)
+        known |= (bound := _bound(cell.tree))
+        if name in bound:
+            break
+    else:
+        raise ConfigurationError(unknown_name(f"name defined in {path.name}:", name, sorted(known)))
     os.chdir(path.parent)
     _add_to_path(path.parent)
     module = types.ModuleType(NOTEBOOK_MODULE)
     sys.modules[NOTEBOOK_MODULE] = module  # dataclasses and pydantic resolve annotations there
+    vars(module)["__builtins__"] = {**vars(builtins), "display": lambda *values, **options: None}
     with asyncio.Runner() as runner, contextlib.redirect_stdout(io.StringIO()):
-        for cell in cells[: binding + 1]:
+        for cell in cells:
             runner.run(_execute(cell, path, vars(module)))
-    return _named(vars(module), name, f"{path.name}, cell {cells[binding].number},")
+    return _named(vars(module), name, f"{path.name}, cell {cells[-1].number},")
 
 
 def _cells(path: Path) -> Iterator[_Cell]:
@@ -122,7 +130,7 @@ def _parsed(source: str, name: str) -> ast.Module:
         return ast.parse("", name)
     with contextlib.suppress(SyntaxError):
         return ast.parse(source, name)
-    python = "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines())
+    python = "\n".join("" if _IPYTHON.match(line) else line for line in source.splitlines())
     return ast.parse(python, name)
 
 

@@ -189,11 +189,13 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
         "task = asyncio.create_task(asyncio.sleep(0, 'awaited'))",
         "told = await task\ntold",
         "number = (7\n    % 4)",
-        "@dataclass\nclass Named:\n    name: 'str' = text\n\nwanted = [told, Named().name, number]",
+        "display(number, display_id=True)\n?display\ndisplay?\n  asyncio.sleep??\nasked = '''\nWhat is it?\n'''",
+        "@dataclass\nclass Named:\n    name: 'str' = text\n\nwanted = [told, Named().name, number, asked]",
         "1 / 0",
+        "a draft of",
         name="book.ipynb",
     )
-    assert load(f"{path.relative_to(folder)}:wanted") == ["awaited", "beside it", 3]
+    assert load(f"{path.relative_to(folder)}:wanted") == ["awaited", "beside it", 3, "\nWhat is it?\n"]
     assert capsys.readouterr().out == ""
     assert Path.cwd() == (folder / "sub").resolve()
     assert NOTEBOOK_MODULE in sys.modules
