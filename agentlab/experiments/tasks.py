@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import redact, redacted_repr
 from agentlab._internal.safe_text import cut, one_line, whole
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import user_message
@@ -38,6 +39,7 @@ PROMPT = "{prompt}"
 FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class Task(Displayable):
     """One task: its id, its prompt, the target that scorers compare the answer with, and tags to group by.
@@ -268,7 +270,7 @@ class Tasks(Sequence[Task], Displayable):
         columns: dict[str, Any] = {
             "id": array(self.ids, "string"),
             "prompt": array([task.text for task in self], "string"),
-            "target": [whole(task.target) if isinstance(task.target, str) else task.target for task in self],
+            "target": [_shown(task.target) for task in self],
             "tags": array([", ".join(task.tags) or None for task in self], "string"),
             "hash": array([task.hash for task in self], "string"),
         }
@@ -500,6 +502,15 @@ def _plain(value: Any) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     is_missing = (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124  NaN
     return None if is_missing else value.isoformat() if isinstance(value, date) else value
+
+
+def _shown(value: Any) -> Any:
+    """Return a JSON value whose texts have no keys and can be encoded."""
+    if isinstance(value, str):
+        return whole(redact(value))
+    if isinstance(value, Mapping):
+        return {key: _shown(one) for key, one in value.items()}
+    return [_shown(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _json(value: Any) -> str:

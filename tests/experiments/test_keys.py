@@ -15,6 +15,7 @@ import pytest
 import agentlab as lab
 from agentlab._internal.redaction import Redactor
 from agentlab.storage.codec import equal_when_redacted
+from agentlab.testing import ScriptedProvider, call, say
 
 KEY = "planted/Opaque+0123456789"
 """A key of no known form: it is known only if it is in the environment."""
@@ -104,6 +105,27 @@ def test_a_key_that_is_a_number_or_a_field_name_damages_nothing(key: str, tmp_pa
         assert store.frame("runs")["prompt"].to_list() == ["Say REDACTED."]
         assert len(store.load(result.run_id, agent).history) == 1
         assert f'"Say {key}.' not in store.storage.runs()[0].head.body
+
+
+def test_no_key_is_shown_by_tasks_scores_and_judgements() -> None:
+    key = "sk-ant-api03-" + "A" * 40
+    tasks = lab.Tasks([{"prompt": "?", "target": key}, {"prompt": "?", "target": [1, {"x": key}]}, {"prompt": "?", "target": 3}])
+    budget = lab.Budget(max_calls=2)
+    values = [*tasks, lab.scorers.Score(True, why=key), lab.scorers.PairJudgement("left", True, key)]
+    values += [lab.scorers.Judge("openai:m", key, budget=budget), lab.scorers.Pairwise("openai:m", key, budget=budget)]
+    for value in values:
+        assert key not in repr(value)
+    assert tasks.to_frame()["target"].to_list() == ["REDACTED", [1, {"x": "REDACTED"}], 3]
+    assert tasks[0].target == key
+    verdict = call("final_answer", {"reason": f"It has {key}.", "better": "first"})
+    judge = lab.scorers.Pairwise(ScriptedProvider(lambda request, index: verdict), "short", budget=budget)
+    agents = [lab.Agent(ScriptedProvider([say("Paris.")]), name=name) for name in "ab"]
+
+    async def judged() -> Any:
+        results = await lab.Experiment(agents, ["?"]).run(progress=False)
+        return await lab.scorers.judge_pairs(results, judge, progress=False)
+
+    assert asyncio.run(judged())["why"].to_list() == ["It has REDACTED."]
 
 
 async def _ended(run: lab.Run) -> lab.RunResult:

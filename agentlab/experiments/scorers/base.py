@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from agentlab._internal.redaction import redacted_repr
 from agentlab.experiments.tasks import Task
 from agentlab.records.result import RunResult
 
@@ -14,6 +15,7 @@ YES_OR_NO: dict[str, float | bool] = {"correct": True, "wrong": False}
 """The grades of judges and people, unless others are given."""
 
 
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class Score:
     """The score of one run. `value` is a number, or True or False; None is unknown. `why` is the reason, for a person to read; `parts`
@@ -29,6 +31,7 @@ class Score:
     parts: Mapping[str, float | bool | None] = field(default_factory=dict)
 
 
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class PairJudgement:
     """The judgement of two answers: `winner` is `left`, `right` or `tie`, None if unknown.

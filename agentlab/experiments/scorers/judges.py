@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from agentlab._internal.asyncio_tools import together
+from agentlab._internal.redaction import redacted_repr
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.labels import pairs_of
@@ -52,6 +53,7 @@ async def _asked(model: Any, instructions: str, fields: Mapping[str, Any], texts
     return result.output, ""
 
 
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class Judge:
     """A model that grades each answer by a rubric, with a reason. `grades` are its words and their scores.
@@ -91,6 +93,7 @@ class Judge:
         return Score(None, why) if verdict is None else Score(self.grades[verdict.grade], verdict.reason)
 
 
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class Pairwise:
     """A model that compares two answers to one task by a rubric, in both orders, since judges prefer a place.
@@ -148,6 +151,7 @@ async def judge_pairs(
     import pandas as pd
 
     from agentlab.experiments.status import Progress
+    from agentlab.records.frames import array
 
     pairs = pairs_of(results, by)
     needed = {one.run_id: one for pair in pairs for one in pair if not one.failed}
@@ -172,7 +176,7 @@ async def judge_pairs(
     finally:
         bars.close()
     cells = [left.cell for left, _ in pairs]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "prompt_id": [cell.prompt_id for cell in cells],
         "repeat": [cell.repeat for cell in cells],
         "left": [getattr(left.cell, by) for left, _ in pairs],
@@ -184,7 +188,7 @@ async def judge_pairs(
         "right_run": [right.run_id for _, right in pairs],
     }
     dtypes = {"repeat": "Int64", "consistent": "boolean"}
-    return pd.DataFrame({name: pd.array(values, dtype=dtypes.get(name, "string")) for name, values in columns.items()})  # type: ignore[call-overload]
+    return pd.DataFrame({name: array(values, dtypes.get(name, "string")) for name, values in columns.items()})
 
 
 def win_rates(pairs: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
