@@ -24,7 +24,7 @@ from agentlab._internal.kernel import waiting
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.engine.client import check_key
-from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
+from agentlab.errors import AgentlabWarning, ConfigurationError, StorageError
 from agentlab.experiments import runner, schedule
 from agentlab.experiments.grid import Cell, Grid, Where, grid
 from agentlab.experiments.results import ExperimentResults, remarks
@@ -39,6 +39,7 @@ from agentlab.experiments.shared_budget import (
     SharedBudget,
     Spent,
     bound,
+    check_budget,
     estimate,
     spent_before,
     with_expectation,
@@ -79,7 +80,7 @@ class Experiment(Displayable):
     budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). The expected usage of
                  running runs is reserved; once a limit is met no run takes a further step, so each worker exceeds it by at most one
                  step. Stopped runs continue when `run()` is called with a larger budget. missing_usage: `fail` ends the experiment at
-                 the first unknown usage or cost, the others are as in a run. max_turns and max_tokens_per_turn bound single runs only
+                 the first unknown usage or cost, the others are as in a run. Limits of single runs, such as max_turns, are in settings
     max_runs     the maximum number of runs, stored ones included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; ignored in a replay
 
@@ -138,8 +139,8 @@ class Experiment(Displayable):
         if name == "score":
             value = as_scorer(value)
             check_targets(value, self.grid.tasks)
-        if name == "budget" and value is not None and not isinstance(value, Budget):
-            raise LimitError(f"budget={value!r}: pass a Budget, such as Budget(max_cost=5).")
+        if name == "budget":
+            check_budget(value)
         if name == "max_runs" and value is not None:
             whole_number("Experiment", name, value)
         super().__setattr__(name, value)

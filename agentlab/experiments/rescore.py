@@ -25,7 +25,7 @@ from agentlab.experiments.scoring import (
     score_of,
     version_of,
 )
-from agentlab.experiments.shared_budget import SCORE, SharedBudget, spent_beside
+from agentlab.experiments.shared_budget import SCORE, SharedBudget, check_budget, spent_beside
 from agentlab.experiments.status import CellStatus, Progress
 from agentlab.limits.budget import Budget
 from agentlab.storage.store import ENDED, Store
@@ -59,6 +59,7 @@ async def rescore(
     progress: bool,
 ) -> str:
     """Score all ended runs with these scorers, and store the scores beside those that exist. Return a sentence about missing ones."""
+    check_budget(budget)
     for scorer in named.values():
         check_targets(scorer, grid.tasks)
     storage = store.storage

@@ -16,7 +16,8 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import about_dollars, counted, read_of
 from agentlab._internal.safe_text import one_line
 from agentlab.engine.call_context import LEAST_USD
-from agentlab.limits.budget import Budget
+from agentlab.errors import LimitError
+from agentlab.limits.budget import Budget, DefaultTurns
 from agentlab.model.pricing import cost_of
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.records.history import RunHistory
@@ -150,6 +151,19 @@ def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
 
 
 # The budget ---------------------------------------------------------------------------------------------------------------------
+
+
+def check_budget(budget: object) -> None:
+    """Raise LimitError for anything but None and a budget that several runs can share."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=5).")
+    for name in ("max_turns", "max_tokens_per_turn", "last_answer"):
+        value = getattr(budget, name, None)
+        if value is not None and not isinstance(value, DefaultTurns):
+            given = f"{name}={value!r}"
+            raise LimitError(
+                f"budget: {given} limits single runs: set it in settings, such as settings=[dict(budget=Budget({given}))]."
+            )
 
 
 class SharedBudget:

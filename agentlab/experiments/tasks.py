@@ -398,15 +398,19 @@ def _of_csv(path: Path, text: str) -> list[Mapping[str, Any]]:
     """Return the rows of a table as texts, an empty cell as None."""
     head = text.partition("\n")[0]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    twice = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1]
-    if twice:
-        raise ConfigurationError(f"{str(path)!r} has two columns {twice[0]!r}: rename one.")
     rows: list[Mapping[str, Any]] = []
-    for row in reader:
-        if None in row:
-            raise ConfigurationError(f"{str(path)!r}, line {reader.line_num}, has more cells than the first line has names.")
-        rows.append({name: value or None for name, value in row.items()})
+    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    try:
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+        twice = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1]
+        if twice:
+            raise ConfigurationError(f"{str(path)!r} has two columns {twice[0]!r}: rename one.")
+        for row in reader:
+            if None in row:
+                raise ConfigurationError(f"{str(path)!r}, line {reader.line_num}, has more cells than the first line has names.")
+            rows.append({name: value or None for name, value in row.items()})
+    finally:
+        csv.field_size_limit(limit)
     return rows
 
 

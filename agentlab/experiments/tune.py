@@ -27,7 +27,7 @@ from agentlab._internal.lazy import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.analysis.groups import failed_of, whole_runs
 from agentlab.engine.call_context import LEAST_USD
-from agentlab.errors import ConfigurationError, LimitError, StorageError
+from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.experiment import Experiment
 from agentlab.experiments.grid import Cell
 from agentlab.experiments.recorded import answered_by, under_limits
@@ -35,7 +35,7 @@ from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.runner import is_shared_by_processes
 from agentlab.experiments.scoring import code_version
 from agentlab.experiments.search_space import Plain, Space
-from agentlab.experiments.shared_budget import PART_OF, SharedBudget, Spent, spent_before
+from agentlab.experiments.shared_budget import PART_OF, SharedBudget, Spent, check_budget, spent_before
 from agentlab.experiments.status import Progress
 from agentlab.experiments.tasks import Tasks
 from agentlab.experiments.tuning import (
@@ -128,8 +128,7 @@ async def tune(
         raise ConfigurationError("lab.tune needs Optuna: pip install 'agentlab-jupyter[tune]'.") from error
     if not isinstance(experiment, Experiment):
         raise ConfigurationError(f"experiment={experiment!r}: pass a lab.Experiment; it knows the runs that its store has.")
-    if budget is not None and not isinstance(budget, Budget):
-        raise LimitError(f"budget={budget!r}: pass a Budget, such as Budget(max_cost=1).")
+    check_budget(budget)
     for name, value in (("trials", trials), ("concurrency", concurrency)):
         whole_number("lab.tune", name, value)
     goals = objectives_of(objectives, scored=experiment.score is not None)

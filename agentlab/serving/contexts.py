@@ -67,15 +67,16 @@ class Contexts:
 
     def _prepare(self) -> None:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables - {"messages"} and (version == 0 or "messages" not in tables):
+            other = f"database of another program (tables {', '.join(sorted(tables))})"
+            raise ConfigurationError(
+                f"path={self.path!r} is a {'Store of runs' if {'runs', 'steps'} <= tables else other}: pass another file."
+            )
         if version > VERSION:
             raise ConfigurationError(
                 f"path={self.path!r} was written by a newer agentlab (format {version}; this version reads up to {VERSION}): "
                 "update agentlab."
-            )
-        tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if version == 0 and tables - {"messages"}:
-            raise ConfigurationError(
-                f"path={self.path!r} is a database of another program (tables {', '.join(sorted(tables))}): pass another file."
             )
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")

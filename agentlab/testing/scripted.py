@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,11 +44,12 @@ class ScriptedProvider:
     model: str = "script"
 
     def __post_init__(self) -> None:
-        if isinstance(self.script, str | ModelResponse):
+        if isinstance(self.script, str) or not (callable(self.script) or isinstance(self.script, Sequence)):
             raise ConfigurationError(f"ScriptedProvider({one_line(repr(self.script))}): pass a list of answers, or a function.")
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
         """Return the script's next answer."""
+        answer: Any
         if callable(self.script):
             answer = self.script(request, context.index)
         elif context.index <= len(self.script):
@@ -59,6 +61,13 @@ class ScriptedProvider:
         if isinstance(answer, Exception):
             raise answer
         response = say(answer) if isinstance(answer, str) else answer
+        if not isinstance(response, ModelResponse):
+            if inspect.iscoroutine(response):
+                response.close()
+            raise ConfigurationError(
+                f"The script's answer {context.index} is {one_line(repr(answer))}: write a text, say(…), call(…), or an exception such "
+                "as TimeoutError(). A function of a script is not async, and returns one of these."
+            )
         if response.text:
             context.on_text(response.text)
         return response

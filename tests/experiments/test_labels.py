@@ -47,6 +47,12 @@ def test_equal_answers_are_labelled_once_and_count_for_each_run(results: lab.Exp
     assert anna.frame["runs"].sum() == len(scored.runs)
 
 
+def test_the_home_folder_of_labels(results: lab.ExperimentResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lab.label(results, "~/labels.jsonl", rater="anna").grade("correct", 0)
+    assert lab.scorers.Labels("~/labels.jsonl").known == lab.scorers.Labels(tmp_path / "labels.jsonl").known != {}
+
+
 def test_more_labels_are_another_version_of_the_score(results: lab.ExperimentResults, tmp_path: Path) -> None:
     def scored() -> pd.DataFrame:
         scorer = lab.scorers.Labels(tmp_path / "labels.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import dataclasses
 import json
 import warnings
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 
 import agentlab as lab
-from agentlab.errors import ConfigurationError, StorageError
+from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments import rescore, status
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -159,6 +160,13 @@ def test_wrong_lines_of_files_are_named(tmp_path: Path) -> None:
     for name, message in messages.items():
         with pytest.raises(ConfigurationError, match=message):
             lab.Tasks(tmp_path / name)
+
+
+def test_a_long_cell_of_a_table_is_read(tmp_path: Path) -> None:
+    prompt, limit = "word " * 30_000, csv.field_size_limit()
+    (tmp_path / "a.csv").write_text(f'prompt,target\n"{prompt}",x\n')
+    assert lab.Tasks(tmp_path / "a.csv")["p1"].prompt == prompt
+    assert csv.field_size_limit() == limit
 
 
 def test_lines_columns_dates_and_ids_of_files(tmp_path: Path) -> None:
@@ -356,6 +364,8 @@ def test_scores_are_added_later_with_their_version(tmp_path: Path) -> None:
         go_on(results, first, name="score")
     with pytest.raises(ConfigurationError, match="is for one scorer, and there are 2"):
         go_on(results, [first, second], name="x")
+    with pytest.raises(LimitError, match=r"budget=0\.5: pass a Budget"):
+        go_on(results, first, name="x", budget=0.5)
 
 
 def go_on(results: lab.ExperimentResults, *args: Any, **more: Any) -> lab.ExperimentResults:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.model.messages import Message, NativeContent, Stop, ToolCall, ToolResult, decode, encode
 from agentlab.serving.contexts import Contexts, NamedLocks
+from agentlab.storage.store import Store
 
 ANY_TEXT = st.text(st.characters(), max_size=20)  # lone surrogates too
 ANY_JSON = st.recursive(
@@ -113,6 +114,9 @@ def test_an_unusable_file_is_reported(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(ConfigurationError, match=r"database of another program \(tables birds\)"):
         Contexts(tmp_path / "other")
+    Store(tmp_path / "runs.db").close()
+    with pytest.raises(ConfigurationError, match=r"runs\.db' is a Store of runs: pass another file"):
+        Contexts(tmp_path / "runs.db")
     newer = sqlite3.connect(tmp_path / "newer")
     newer.execute("PRAGMA user_version = 7")
     newer.close()

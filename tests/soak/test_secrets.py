@@ -305,7 +305,7 @@ def test_data_sent_to_other_processes_and_back_contain_no_key(tmp_path: Path) ->
         patch.setenv("OPENAI_API_KEY", SENT)
         agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[verbose], retry=QUICK)
         sent = pickle.dumps(agent)
-        study = lab.Experiment([agent], ["go"], store=tmp_path / "study.sqlite", budget=lab.Budget(max_turns=5))
+        study = lab.Experiment([agent], ["go"], [{"budget": lab.Budget(max_turns=5)}], store=tmp_path / "study.sqlite")
         results = asyncio.run(study.run(progress=False))
     shown = {
         "an agent, pickled (key in the environment)": sent.decode("latin-1"),

@@ -18,7 +18,7 @@ from agentlab.records.result import RunResult
 
 def _read(path: str | os.PathLike[str], rater: str | None) -> dict[str, dict[str, Any]]:
     """Return the labels by item and rater. Raises ConfigurationError if there is no such file."""
-    if not Path(path).exists():
+    if not Path(path).expanduser().exists():
         raise ConfigurationError(f"There is no file {str(path)!r}: lab.label(results, path) writes it.")
     found: dict[str, dict[str, Any]] = {}
     for (who, item), label in sorted(LabelFile(path).read().items()):
