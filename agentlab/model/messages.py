@@ -65,10 +65,10 @@ class Stop(Displayable):
 class ToolResult(Displayable):
     """The result of a tool call.
 
-    `content` is the text for the model; `value` is what the function returned, or the exception that it raised. `error` is None for
-    success, else one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, `interrupted`
-    (cut off by the end of the run), `may_have_run` (started in a process that died, and not repeated), `refused` (by a person). `stop`
-    is set if the tool requested the end of the run.
+    `content` is the text for the model; `value` is what the function returned, or the exception that it raised; the repr leaves it out,
+    since a library may cut a key in it. `error` is None for success, else one word: `unknown_tool`, `invalid_arguments`, `exception`,
+    `timeout`, `unserialisable`, `not_executed`, `interrupted` (cut off by the end of the run), `may_have_run` (started in a process
+    that died, and not repeated), `refused` (by a person). `stop` is set if the tool requested the end of the run.
 
     `arguments` are those that the model sent. If a tool middleware changed something, `middleware` names it: `arguments`, `result`, or
     `answer` (the tool was not executed); `executed_arguments` are those that the tool received.
@@ -89,7 +89,7 @@ class ToolResult(Displayable):
     call_id: str
     name: str
     content: str
-    value: Any = None
+    value: Any = field(default=None, repr=False)
     error: str | None = None
     arguments: str = ""
     duration_s: float = 0.0

@@ -324,7 +324,8 @@ def _message(value: Message) -> Card:
 
 @_card_of("ToolResult")
 def _tool_result(value: ToolResult) -> Card:
-    return dataclasses.replace(fields_of(value), images=value.parts[:MOST_IMAGES])
+    returned = (("value", value.value),) if isinstance(value.value, str) else ()
+    return Card("ToolResult", (*fields_of(value).rows, *returned), images=value.parts[:MOST_IMAGES])
 
 
 @_card_of("Part")

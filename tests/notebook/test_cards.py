@@ -313,6 +313,13 @@ def test_the_card_of_an_mcp_server_lists_its_tools() -> None:
     assert "Not open." in html
 
 
+def test_a_tool_result_does_not_show_a_key_that_pandas_cuts() -> None:
+    frame = pd.DataFrame({"login": [f"Header for the service: {KEY}"]})
+    shown = lab.ToolResult("c1", "logins", "| login |", frame)._repr_mimebundle_()
+    assert "service" not in shown["text/html"] + shown["text/plain"]
+    assert "as returned" in lab.ToolResult("c1", "look", "as read", "as returned")._repr_mimebundle_()["text/html"]
+
+
 def test_code_in_a_note_is_shown_as_code() -> None:
     html = lab.Agent(ScriptedProvider([say("Hi.")])).run("?")._repr_mimebundle_()["text/html"]
     assert "<code>run.panel()</code> shows it live" in html

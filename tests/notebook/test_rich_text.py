@@ -121,6 +121,19 @@ def test_keys_are_removed_however_they_are_written(monkeypatch: pytest.MonkeyPat
     known_keys.read_environment()
 
 
+def test_a_key_with_signs_of_markup_is_removed_from_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "r&d<2027>hunter-4711"
+    monkeypatch.setenv("DB_PASSWORD", own)
+    known_keys.read_environment()
+    index = pd.Index([f"row {own}"], name=f"names {own}")
+    for frame in (pd.DataFrame({f"db {own}": [f"at {own}"], "list": [[own]]}, index), pd.Series([f"x<y {own}"], index)):
+        html = value_html(frame)
+        assert "REDACTED" in html and "hunter" not in html and "r&amp;d" not in html
+    assert "x&lt;y REDACTED" in html
+    monkeypatch.undo()
+    known_keys.read_environment()
+
+
 def test_a_key_at_the_cut_is_not_halved() -> None:
     text = "x" * (rich_text.LONGEST_PROSE - 10) + " " + KEY
     assert "sk-a1" not in markdown(text) and "sk-a1" not in code(text)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from html import escape as quoted
+from html import unescape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -328,7 +329,9 @@ def _table_of(value: object) -> str:
     frame: Any = value if hasattr(value, "columns") else value.to_frame()  # type: ignore[attr-defined]
     rows, columns = frame.shape
     shown = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
-    html = printable(shown.to_html(border=0, max_rows=None, max_cols=None, justify="left"))
+    html = shown.to_html(border=0, max_rows=None, max_cols=None, justify="left")
+    # A key with & < > is recognised only as it was before pandas escaped it.
+    html = re.sub("[^<>]+(?=<)", lambda text: quoted(printable(unescape(text[0])), quote=False), html)
     more = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
     if shown.shape != frame.shape:
         more += f"; the first {shown.shape[0]:,} and {shown.shape[1]:,} are shown"
