@@ -16,7 +16,7 @@ from agentlab._internal.redaction import text_of
 from agentlab._internal.safe_text import cut, one_line, printable
 from agentlab.errors import AgentlabError, ConfigurationError
 from agentlab.notebook import markup
-from agentlab.notebook.live_view import AskedView, Picture, StaticOutputs, panel_html
+from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.page import browse_script, document, written
 from agentlab.notebook.page.data import as_json, page_data
 from agentlab.notebook.panel.page_widget import PageWidget
@@ -84,7 +84,7 @@ def _name_of(store: Store) -> str:
     return Path(path).name if path and path != ":memory:" else "Runs in memory"
 
 
-class Browser(AskedView):
+class Browser(LiveView):
     """The runs of a store. It reads the store each time that a page asks, and has no state of the runs.
 
     As the last expression of a cell it displays itself. `code` is what gets hold of the store in code.

@@ -18,7 +18,7 @@ from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.scorers.base import YES_OR_NO
 from agentlab.model.messages import user_message
 from agentlab.notebook import markup
-from agentlab.notebook.live_view import AskedView, Picture, StaticOutputs, panel_html
+from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.page import label_script, label_style
 from agentlab.notebook.page.rich_text import code, markdown, part_html
 from agentlab.notebook.panel.page_widget import PageWidget
@@ -79,7 +79,7 @@ def label(
     return Labeller(results, path, rater=rater, question=question, grades=grades, by=by, target=target, seed=seed)
 
 
-class Labeller(AskedView):
+class Labeller(LiveView):
     """The answers that a person labels, and the labels."""
 
     def __init__(
@@ -171,6 +171,7 @@ class Labeller(AskedView):
                 self.undo()
             case _:
                 raise ConfigurationError(f"{str(message.get('do'))[:40]!r}: the widget has no such command.")
+        self._draw_safely()
         return self._view()
 
     def _view(self) -> JSON:
@@ -232,6 +233,9 @@ class Labeller(AskedView):
         if self._widget is None:
             self._widget = _LabelWidget(self.carry_out, self._kept_class)
         return self._widget  # type: ignore[no-any-return]
+
+    def _finished(self) -> int:
+        return len(self._labels)
 
     def _static(self) -> StaticOutputs:
         return _Form(repr(self), self.question, [*self.grades], self.items, self._with_target)

@@ -107,7 +107,7 @@ def _style() -> str:
 class LiveView(ABC):
     """A live widget, its redraw, and its display as the last expression of a cell.
 
-    A subclass makes its `widget` on first access, updates it in `_show`, and gives its view without a kernel in `_static`.
+    A subclass makes its `widget` on first access, and gives its view without a kernel in `_static`.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class LiveView(ABC):
         self._drawing = threading.RLock()
         self._widget: Any = None
         self._shown_live = False
-        self._saved: set[object] = set()
+        self._saved: object = None
         _views.add(self)
 
     @property
@@ -124,30 +124,24 @@ class LiveView(ABC):
         """The live widget, created on first access."""
 
     @abstractmethod
-    def _show(self) -> None:
-        """Update what is visible."""
-
-    @abstractmethod
-    def _report(self, fault: str) -> None:
-        """Show an error of the drawing."""
-
-    @abstractmethod
-    def _controls(self) -> Iterator[widgets.Widget]:
-        """Yield the widgets whose messages the kernel handles while a cell awaits something."""
-
-    @abstractmethod
-    def _is_under_way(self) -> bool:
-        """True if time passes that the page shows."""
-
-    @abstractmethod
-    def _finished(self) -> object:
-        """Return what has finished and is now saved in the notebook's file; None if nothing has."""
-
-    @abstractmethod
     def _static(self) -> StaticOutputs:
         """The view for readers without a kernel."""
 
     # Live -------------------------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:  # noqa: B027  some pages ask for what they show
+        """Update what is visible."""
+
+    def _report(self, fault: str) -> None:  # noqa: B027  the same
+        """Show an error of the drawing."""
+
+    def _controls(self) -> Iterator[widgets.Widget]:
+        """Yield the widgets whose messages the kernel handles while a cell awaits something."""
+        yield self.widget
+
+    def _finished(self) -> object:
+        """Return what the copy in the notebook's file depends on; None while nothing has finished."""
+        return None
 
     def _draw_safely(self) -> None:
         try:
@@ -159,8 +153,8 @@ class LiveView(ABC):
     def _draw(self) -> None:
         self._show()
         finished = self._finished()
-        if self._shown_live and finished is not None and finished not in self._saved:
-            self._saved.add(finished)
+        if self._shown_live and finished not in (None, self._saved):
+            self._saved = finished
             display.update_display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
     # Displayed --------------------------------------------------------------------------------------------------------------
@@ -212,7 +206,7 @@ class LiveView(ABC):
             kernel = kernel_workarounds()
             for control in self._controls():
                 kernel.adopt(control.comm)
-            self._saved.add(self._finished())
+            self._saved = self._finished()
             display.display(self._live_bundle(), metadata=self._live_metadata(), raw=True)
             display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
@@ -231,22 +225,3 @@ def _finish_drawings() -> None:
     """Wait for the threads that draw, and let none begin again: the process aborts if Python ends one within Matplotlib's C++ code."""
     for view in tuple(_views):
         view._drawing.acquire(timeout=AT_EXIT_S)
-
-
-class AskedView(LiveView):
-    """A view that is not redrawn: the page asks for what it shows."""
-
-    def _show(self) -> None:
-        pass
-
-    def _report(self, fault: str) -> None:
-        pass
-
-    def _is_under_way(self) -> bool:
-        return False
-
-    def _finished(self) -> object:
-        return None
-
-    def _controls(self) -> Iterator[Any]:
-        yield self.widget

@@ -86,6 +86,7 @@ def test_answers_are_labelled_by_keyboard_alone(lab: LabPage) -> None:
         keyboard.press("2")
         expect(counter).to_contain_text(f"{done} labelled")
     expect(widget).to_contain_text("All 6 are labelled")
+    lab.wait_for_saved(1, "6 of 6 answers labelled")
     for key in ("d", "d", "x", "ArrowDown", "b"):  # JupyterLab's keys for cells
         keyboard.press(key)
     assert lab.page.locator(".jp-CodeCell").count() == 2

@@ -14,6 +14,7 @@ import pytest
 import agentlab as lab
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.labels import keys_of
+from agentlab.notebook import live_view
 from agentlab.testing import ScriptedProvider, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(1)"> [x](javascript:alert(1))'
@@ -116,6 +117,20 @@ def test_undo_skip_and_moves(results: lab.ExperimentResults, tmp_path: Path) -> 
         anna.grade("correct", 5)
     with pytest.raises(ConfigurationError, match=r"grade\('good'\): choose one of correct, wrong"):
         anna.grade("good", 0)
+
+
+def test_the_saved_copy_says_how_many_are_labelled(
+    results: lab.ExperimentResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    kept: list[Any] = []
+    for name in ("display", "update_display"):
+        monkeypatch.setattr(live_view.display, name, lambda data, **more: kept.append(data["text/plain"].partition("\n")[0]))
+    anna = labeller(results, tmp_path)
+    anna._ipython_display_()
+    for do in ("grade", "grade", "undo", "hello"):
+        anna.carry_out({"do": do, "grade": "correct", "place": anna.place})
+    assert [text.split(", ")[1] for text in kept if text] == [f"{n} of 5 answers labelled)" for n in (0, 1, 2, 1)]
 
 
 def test_the_page_is_blind_and_inert(results: lab.ExperimentResults, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata or {}))
 
     monkeypatch.setattr(live_view.display, "display", keep)
+    monkeypatch.setattr(live_view.display, "update_display", keep)
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     return outputs
 
@@ -242,6 +243,32 @@ def test_the_static_form_with_its_picture_is_stored_beside_the_live_widget(
     assert panel.widget.kept_class == panel._kept_class and panel._kept_class in kept["data"]["text/html"]
     page = as_page(shown)
     assert page.count("<img") == 1 and page.count("Why it ended: completed") == 1
+
+
+def test_the_saved_copy_follows_runs_to_their_ends(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    agent = lab.Agent(ScriptedProvider(["x", "y"]))
+    panel = lab.panel([agent.run("a"), agent.run("b")])
+    panel._ipython_display_()
+    for run in panel.runs:
+        asyncio.run(_to_the_end(run))
+        panel._draw_safely()
+    copies = [text for one in shown if (text := one["data"]["text/plain"])]
+    assert [text.count("completed") for text in copies] == [0, 1, 2]
+
+
+def test_the_saved_copy_shows_the_open_run(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = lab.Agent(ScriptedProvider(["x", "y"])).run("go")
+    asyncio.run(_to_the_end(run))
+    branch = run.fork(at=1, message="And then?")
+    asyncio.run(_to_the_end(branch))
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    panel = run.panel()
+    panel._ipython_display_()
+    for one in (branch, run):
+        panel.run = one
+        panel._draw_safely()
+        assert shown[-1]["data"]["text/plain"] == panel.bundle()["text/plain"]
 
 
 def test_the_display_of_ipython_accepts_the_outputs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

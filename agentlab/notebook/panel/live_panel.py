@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,14 +172,11 @@ class Panel(LiveView):
         self._unheard = not self._pages
         return self.widget
 
-    def _controls(self) -> Iterator[Any]:
-        yield self.widget
-
     def _is_under_way(self) -> bool:
         return any(member.run.state is RunState.RUNNING for one in self.runs for member in family_of(one))
 
     def _finished(self) -> object:
-        return None if self.run.result is None else self.run.id
+        return frozenset(one.id for one in (*self.runs, self.run) if one.result is not None) or None
 
     # Without a kernel -------------------------------------------------------------------------------------------------------
 
