@@ -21,7 +21,7 @@ from PIL import Image
 
 from agentlab._internal import secrets as known_keys
 from agentlab.notebook.page import rich_text
-from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
+from agentlab.notebook.page.rich_text import at_most, code, fields_html, markdown, sanitised, value_html
 
 KEY = "sk-" + "a1B2c3D4" * 4
 
@@ -144,6 +144,16 @@ def test_long_texts_are_cut_and_say_where_the_whole_is() -> None:
         markdown("x" * (rich_text.LONGEST_PROSE + 5), "run.history[0].text")
     )
     assert len(code('{"a": "' + "x" * 10**6)) < 25_000
+
+
+def test_a_typed_answer_is_shown_whole_or_says_where_the_whole_is() -> None:
+    words = " ".join(f"word{n}" for n in range(400))
+    html = fields_html({"summary": words, **{f"field{n}": n for n in range(60)}}, "run.output")
+    assert words in html and html.count("<tr>") == rich_text.MOST_ROWS
+    assert "… 11 more fields: all of it is run.output" in html
+    with at_most(4):
+        assert "<td>word<div" in fields_html({"summary": words}, "run.output")
+        assert "… 3,085 more characters: all of it is run.output" in fields_html({"summary": words}, "run.output")
 
 
 @pytest.mark.parametrize(

@@ -168,9 +168,12 @@ def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
     left_out = len(text) - longest
     if left_out <= 0:
         return printable(text), ""
+    return printable(text[: longest + _MARGIN])[:longest], _left_out(left_out, "characters", where)
+
+
+def _left_out(count: int, what: str, where: str) -> str:
     place = f": all of it is {where}" if where else ""
-    remark = f'<div class="agentlab-note">… {left_out:,} more characters{escape(place)}</div>'
-    return printable(text[: longest + _MARGIN])[:longest], remark
+    return f'<div class="agentlab-note">… {count:,} more {what}{escape(place)}</div>'
 
 
 def _indented(text: str) -> tuple[str, str]:
@@ -299,10 +302,13 @@ def fields_html(data: object, where: str = "") -> str:
     rows = []
     for name, value in list(data.items())[:MOST_ROWS]:
         inner = isinstance(value, dict | list) and bool(value)
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        cell = code(shown, where=where) if inner else escape(seen(shown[:LONGEST_CODE]))
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        shown, remark = _cut(text, LONGEST_PROSE, where)
+        cell = code(text, where=where) if inner else quoted(seen(shown)) + remark
         rows.append(f"<tr><th>{escape(seen(str(name)))}</th><td>{cell}</td></tr>")
-    return sanitised(f'<div class="agentlab-table" tabindex="0"><table><tbody>{"".join(rows)}</tbody></table></div>')
+    left_out = len(data) - len(rows)
+    more = _left_out(left_out, "fields", where) if left_out else ""
+    return sanitised(f'<div class="agentlab-table" tabindex="0"><table><tbody>{"".join(rows)}</tbody></table></div>{more}')
 
 
 def part_html(part: Part) -> str:
