@@ -87,6 +87,40 @@ def test_a_met_stop_condition_is_raised_for_a_message_too() -> None:
     assert read(panel_of(run))["chat"]["raise"] == "Raise StepCountIs to 2"
 
 
+def test_a_met_goal_is_turned_off_for_a_message_which_is_then_answered() -> None:
+    script = [call("search", {}), call("finalize", {"answer": "Graz"}), call("search", {}), "In Linz."]
+    agent = lab.Agent(ScriptedProvider(script), tools=[search, finalize])
+    run = agent.run("Where?", stop=lab.HasToolCall("finalize") | StepCountIs(8))
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    assert run.result is not None and run.result.terminated
+    assert read(panel)["chat"]["raise"] == "Turn HasToolCall off"
+    with pytest.raises(ConfigurationError, match=r"Turn HasToolCall off and send the message"):
+        do(panel, "say", text="And tomorrow?")
+    do(panel, "say", text="And tomorrow?", **{"raise": True})
+    assert getattr(panel.run.wait(60), "text", "") == "In Linz."
+
+
+def test_a_condition_met_at_the_end_is_raised_for_a_message_and_a_function_is_asked_again() -> None:
+    script = [call("search", {}), "In Graz.", call("search", {}), "In Linz."]
+    agent = lab.Agent(ScriptedProvider(script), tools=[search])
+    for stop, needed in ((StepCountIs(2), "Raise StepCountIs to 4"), (lambda history: history[-1].text == "In Graz.", "")):
+        run = agent.run("Where?", stop=stop)
+        asyncio.run(to_the_end(run))
+        panel = panel_of(run)
+        assert run.result is not None and run.result.stop_reason is lab.StopReason.COMPLETED
+        assert read(panel)["chat"]["raise"] == needed
+        do(panel, "say", text="And tomorrow?", **{"raise": True})
+        assert getattr(panel.run.wait(60), "text", "") == "In Linz."
+
+
+def test_a_stop_condition_changed_since_the_end_is_as_it_is_for_a_message() -> None:
+    run = lab.Agent(ScriptedProvider([call("search", {})]), tools=[search]).run("Where?", stop=StepCountIs(1))
+    asyncio.run(to_the_end(run))
+    run.limits.stop = StepCountIs(8) & lab.HasToolCall("finalize")
+    assert read(panel_of(run))["chat"]["raise"] == ""
+
+
 def test_a_paused_run_is_continued_with_a_message() -> None:
     run = lab.Agent(ScriptedProvider(lambda request, index: call("search", {})), tools=[search]).run(
         "Where?", stop=StepCountIs(3)
@@ -106,6 +140,11 @@ async def take_a_step(run: Run) -> None:
 def search() -> str:
     """Search."""
     return "nothing"
+
+
+def finalize(answer: str) -> str:
+    """Hand in."""
+    return answer
 
 
 # Approvals --------------------------------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
 from agentlab.engine.control import PendingCall
-from agentlab.engine.limit_increases import LimitIncrease, raised_conditions, raised_limits
+from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.next_actions import NextAction, settings_for
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.tool_calls import problem_with
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
-from agentlab.model.finish_reasons import StopReason
+from agentlab.limits.condition_tree import describe
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
@@ -231,13 +231,17 @@ def _chat(run: Run) -> JSON:
 
 
 def _needed(run: Run) -> LimitIncrease:
-    """Return which limits have to be raised so that the run can continue; empty if none."""
+    """Return which limits have to be raised, and which conditions turned off, so that the run can continue; empty if none.
+
+    A function that was met may not be met again: it is asked after the next step.
+    """
     settings, last = run.limits.snapshot(), run.history.last
     reached = raised_limits(settings, run.history, run.timeline.clock.elapsed_s())
-    ended = run.result is not None and run.result.stop_reason is StopReason.STOP_CONDITION and run.result.truncated
-    if ended and settings.stop is not None and last is not None and last.readings is not None:
-        return raised_conditions(settings.stop, last.readings, run.history).and_also(reached)
-    return reached
+    stop, readings = settings.stop, None if last is None or settings.stop != last.settings.stop else last.readings
+    if stop is None or readings is None or not readings.met:
+        return reached
+    needed = raised_conditions(stop, readings, run.history) or conditions_off(stop, readings)
+    return reached if any(describe(stop)[name].may_wait for name in needed.off) else needed.and_also(reached)
 
 
 def say(panel: Panel, run: Run, message: Message) -> None:
@@ -249,7 +253,9 @@ def say(panel: Panel, run: Run, message: Message) -> None:
         raise ConfigurationError(why)
     needed = _needed(run)
     if needed and not message.get("raise"):
-        raise ConfigurationError(f"A limit is reached, so the model would not answer. {needed.sentence} and send the message.")
+        raise ConfigurationError(
+            f"A limit is reached or a stop condition met, so the model would not answer. {needed.sentence} and send the message."
+        )
     at = len(run.history)
     settings = settings_for(run, NextAction("continue", "", "", at, needed.edits, needed.conditions, needed.off))
     run.stepper.refuse_without_key()  # a refusal makes no branch
