@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import cut, one_line, printable
+from agentlab._internal.safe_text import cut, printable
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.labels import TIE, Item, LabelFile, checked_grades, checked_rater, items_of, key_of, keys_of
 from agentlab.experiments.results import ExperimentResults
@@ -21,6 +21,7 @@ from agentlab.notebook import markup
 from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.page import label_script, label_style
 from agentlab.notebook.page.rich_text import code, markdown, part_html
+from agentlab.notebook.page.steps import on_one_line
 from agentlab.notebook.panel.page_widget import PageWidget
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Labeller(LiveView):
         self.items = items_of(results, by, random.Random(f"{seed} {self.rater}"))  # noqa: S311  an order, no secret
         self._labels: dict[str, str] = {}
         self._read()
-        self._done: list[int] = []  # the places labelled here, for undo
+        self._done: list[tuple[int, str | None]] = []  # the places labelled here with their earlier labels, for undo
         self.place = self._next_open(-1)
 
     def _read(self) -> None:
@@ -139,22 +140,25 @@ class Labeller(LiveView):
             raise ConfigurationError(f"grade({grade!r}): choose one of {', '.join(self.grades)}.")
         if not 0 <= place < len(self.items):
             raise ConfigurationError(f"grade({grade!r}): all answers are labelled; undo() takes the last label back.")
-        item = self.items[place]
-        stored = grade
-        if self._is_pair:
-            stored = TIE if grade == "equal" else key_of(item.task, item.answers["AB".index(grade)])
-        self._file.add(self.rater, item, stored, self.grades[grade])
-        self._labels[item.key] = grade
-        self._done.append(place)
+        self._done.append((place, self._labels.get(self.items[place].key)))
+        self._save(place, grade)
         self.place = self._next_open(place)
 
     def undo(self) -> None:
-        """Take the last label of this session back, and show its answer again. Does nothing if there is none."""
+        """Take the last label of this session back, and show its answer again with its earlier label. Does nothing if there is none."""
         if self._done:
-            self.place = self._done.pop()
-            item = self.items[self.place]
-            self._file.add(self.rater, item, None, None)
-            self._labels.pop(item.key, None)
+            self.place, before = self._done.pop()
+            self._save(self.place, before)
+
+    def _save(self, place: int, grade: str | None) -> None:
+        item, stored = self.items[place], grade
+        if self._is_pair and grade is not None:
+            stored = TIE if grade == "equal" else key_of(item.task, item.answers["AB".index(grade)])
+        self._file.add(self.rater, item, stored, None if grade is None else self.grades[grade])
+        if grade is None:
+            del self._labels[item.key]
+        else:
+            self._labels[item.key] = grade
 
     def carry_out(self, message: Mapping[str, Any]) -> Any:
         """Do what the page asks for, and return what it shows then."""
@@ -166,7 +170,8 @@ class Labeller(LiveView):
             case {"do": "skip", "place": int(place)}:
                 self.place = self._next_open(place)
             case {"do": "go", "place": int(place)}:
-                self.place = max(0, min(place, len(self.items)))
+                last = len(self.items) - (len(self._labels) < len(self.items))  # after it comes the end, once all are labelled
+                self.place = max(0, min(place, last))
             case {"do": "undo"}:
                 self.undo()
             case _:
@@ -271,7 +276,8 @@ class _Form(StaticOutputs):
         """One line for each answer."""
         lines = [self._title, f"{self._question} ({', '.join(self._grades)})"]
         for item in self._items[:MOST_STATIC]:
-            lines.append(f"{one_line(item.task.text, 100)}  →  {'  |  '.join(one_line(text, 200) for text in item.answers)}")
+            answers = "  |  ".join(on_one_line(text, 200) for text in item.answers)
+            lines.append(f"{on_one_line(item.task.text, 100)}  →  {answers}")
         return printable("\n".join(lines))
 
     def html(self, pictures: str = "") -> str:
@@ -281,7 +287,7 @@ class _Form(StaticOutputs):
         heads = ["Prompt", *(["Target"] if self._with_target else []), *(["A", "B"] if is_pair else ["Answer"])]
         rows = [
             tuple(
-                markup.Markup(f"<bdi>{markup.escape(one_line(text, 300))}</bdi>")
+                markup.Markup(f"<bdi>{markup.escape(on_one_line(text, 300))}</bdi>")
                 for text in (item.task.text, *([_target_text(item)] if self._with_target else []), *item.answers)
             )
             for item in items

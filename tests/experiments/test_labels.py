@@ -119,6 +119,34 @@ def test_undo_skip_and_moves(results: lab.ExperimentResults, tmp_path: Path) -> 
         anna.grade("good", 0)
 
 
+@pytest.mark.parametrize("by", [None, "agent"])
+def test_undo_restores_an_earlier_label(results: lab.ExperimentResults, tmp_path: Path, by: str | None) -> None:
+    first, second = ("correct", "wrong") if by is None else ("A", "B")
+    labeller(results, tmp_path, by=by).grade(first, 0)
+    anna = labeller(results, tmp_path, by=by)
+    before = anna.frame.drop(columns="at")
+    anna.grade(second, 0)
+    assert not anna.frame.drop(columns="at").equals(before)
+    assert anna.carry_out({"do": "undo"})["grade"] == first
+    assert anna.frame.drop(columns="at").equals(before)
+    assert repr(anna).partition(" of ")[0] == repr(labeller(results, tmp_path, by=by)).partition(" of ")[0]
+
+
+def test_the_end_is_shown_only_once_all_are_labelled(results: lab.ExperimentResults, tmp_path: Path) -> None:
+    anna = labeller(results, tmp_path)
+    assert anna.carry_out({"do": "go", "place": 5})["place"] == 4
+    for place in range(5):
+        anna.grade("correct", place)
+    assert anna.carry_out({"do": "go", "place": 9})["place"] == 5
+
+
+def test_what_is_empty_is_not_called_unnamed(tmp_path: Path) -> None:
+    quiet = lab.Agent(ScriptedProvider([say("")]))
+    results = asyncio.run(lab.Experiment([quiet], ["Anything?"]).run(progress=False))
+    shown = labeller(results, tmp_path).bundle()
+    assert "unnamed" not in shown["text/html"] + shown["text/plain"]
+
+
 def test_the_saved_copy_says_how_many_are_labelled(
     results: lab.ExperimentResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
