@@ -123,7 +123,8 @@ class Budget(Displayable):
         default="warn", metadata={"help": "what to do if a provider reports no usage"}
     )
     last_answer: float | None = dataclasses.field(
-        default=None, metadata={"help": "share of each limit that is held back for one last answer without tools"}
+        default=None,
+        metadata={"help": "share of each limit that is held back for one last answer without tools", "none": "none held back"},
     )
 
     if TYPE_CHECKING:  # the arguments take more types than the attributes have

@@ -60,7 +60,7 @@ class ContinuationPolicy(Displayable):
         minimum=1,
         start=4_000,
         help="output of all calls of a step; none set: 4 times the first cap",
-        metadata={"label": "the output tokens of a step", "none_means": _NO_CAP},
+        metadata={"label": "the output tokens of a step", "none_means": _NO_CAP, "none": f"{FIRST_CAPS} × the first cap"},
     )
     max_total_output_chars_per_turn: int = limit_field(
         default=120_000,

@@ -218,10 +218,11 @@ def _or(value: object, word: str = NONE) -> object:
 def _limits(value: Any) -> Iterator[tuple[str, object, str]]:
     """Return name, value with unit, and meaning of each limit."""
     for field in dataclasses.fields(value):
-        held = getattr(value, field.name)
-        unit = field.metadata.get("unit", "")
+        held, data = getattr(value, field.name), field.metadata
+        unit = data.get("unit", "")
         unit = unit.removesuffix("s") if held == 1 and len(unit) > 1 else unit
-        yield field.name, NO_LIMIT if held is None else f"{in_words(held)} {unit}".strip(), field.metadata.get("help", "")
+        words = data.get("none", NO_LIMIT) if held is None else f"{in_words(held)} {unit}".strip()
+        yield field.name, words, data.get("help", "")
 
 
 @_card_of("Budget")
@@ -443,7 +444,7 @@ def _totals(of: RunHistory) -> list[tuple[str, object]]:
 def _steps(of: Sequence[StepResult]) -> Table | None:
     def row(step: StepResult) -> tuple[object, ...]:
         tools = ", ".join(call.name for call in step.tool_calls[:20])
-        used = (step.usage.total_tokens, step.cost.usd)
+        used = (step.all_tokens, step.all_cost_usd)
         return step.index, _or(step.finish_reason, "no answer"), tools, *used, _or(step.stop_reason, "")
 
     return _table(("step", "finish reason", "tools", "tokens", "cost, USD", "stop reason"), of, row)
@@ -457,7 +458,7 @@ def _step(value: StepResult) -> Card:
     rows += [("more calls", count - len(called))] if count > len(called) else []
     rows += [("finish reason", _or(value.finish_reason, "no answer"))]
     rows += [("decision", f"{value.decision.action}: {value.decision.reason}")]
-    rows += [("model calls", len(value.calls)), ("tokens", value.usage.total_tokens), ("cost, USD", value.cost.usd)]
+    rows += [("model calls", len(value.calls)), ("tokens", value.all_tokens), ("cost, USD", value.all_cost_usd)]
     rows += [] if value.readings is None else [("conditions", f"{value.readings}")]
     rows += [] if value.error is None else [("error", f"{type(value.error).__name__}: {value.error}")]
     rows += [] if value.stop_reason is None else [("stop reason", value.stop_reason)]

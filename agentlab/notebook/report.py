@@ -22,7 +22,7 @@ from agentlab.experiments.grid import AXES
 from agentlab.experiments.report import Data, rows_of, study_data
 from agentlab.experiments.verify import DATA_ID
 from agentlab.model.messages import Parameters
-from agentlab.notebook.markup import Markup, escape_whole, picture, table
+from agentlab.notebook.markup import Markup, dollars, escape_whole, picture, table
 from agentlab.notebook.page import html_file, written
 from agentlab.notebook.page.data import script_json
 
@@ -92,7 +92,8 @@ def _number(value: Any, column: str = "") -> str:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return str(value)
     if "usd" in column or column.startswith("cost"):
-        return f"{'-' * (value < 0)}${abs(value):,.6f}".rstrip("0").removesuffix(".")
+        size = round(abs(value), 12)  # what is less is the noise of floats
+        return "-" * (value < 0) + (dollars(size) if size < 1 else f"${size:,.6f}".rstrip("0").removesuffix("."))
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -23,6 +23,7 @@ import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.experiments.verify import read_report
+from agentlab.notebook.report import _number
 from agentlab.testing import ScriptedProvider, say
 
 from .parts import looking, uneven
@@ -324,6 +325,11 @@ def test_hostile_texts_are_inert(study: Study) -> None:
 def again_of(results: lab.ExperimentResults) -> Callable[[], lab.Experiment]:
     grid = results.grid
     return lambda: lab.Experiment(grid.agents, grid.tasks, grid.settings, score=results.score, name=grid.name)
+
+
+def test_a_tiny_cost_is_not_shown_as_nothing() -> None:
+    shown = [_number(value, "cost_usd") for value in (0.00000024, -0.0000012, 1234.5, 0.0, 1e-18)]
+    assert shown == ["$0.00000024", "-$0.000001", "$1,234.5", "$0", "$0"]
 
 
 @pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")

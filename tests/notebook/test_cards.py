@@ -6,6 +6,7 @@ import asyncio
 import enum
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -248,6 +249,26 @@ def test_unknown_values_are_shown_as_unknown_and_never_0() -> None:
     assert ">unknown<" in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
     assert ">0<" not in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
     assert ">unknown<" in ended().history._repr_mimebundle_()["text/html"]
+
+
+def test_the_steps_of_a_card_add_up_to_its_totals_with_sub_agents() -> None:
+    scout = lab.Agent(ScriptedProvider([say("Paris.", tokens=(200, 40), cost="0.02")]))
+    script = [call("scout", {"task": "?"}, tokens=(10, 5), cost="0.001"), say("Done.", tokens=(10, 5), cost="0.001")]
+    run = lab.Agent(ScriptedProvider(script), tools=[scout.as_tool("scout", "Finds it.")]).run("?")
+    asyncio.run(_to_the_end(run))
+    for value in (run, run.history):
+        cells = re.findall(">([^<]+)</td>", value._repr_mimebundle_()["text/html"])
+        assert [cells[place] for place, cell in enumerate(cells) if cell in ("270", "255", "15")] == ["270", "255", "15"]
+        assert [cell for cell in cells if cell.startswith("0.0")] == ["0.022", "0.021", "0.001"]
+    step = run.history[0]._repr_mimebundle_()["text/html"]
+    assert ">255<" in step and ">0.021<" in step
+
+
+def test_a_limit_that_is_left_out_says_what_that_means() -> None:
+    cells = re.findall(">([^<]+)</td>", lab.Budget()._repr_mimebundle_()["text/html"])
+    assert cells[cells.index("max_cost") + 1] == "no limit" and cells[cells.index("last_answer") + 1] == "none held back"
+    html = lab.ContinuationPolicy()._repr_mimebundle_()["text/html"]
+    assert "4 × the first cap" in html and "no limit" not in html
 
 
 def test_a_history_of_10_000_steps_shows_its_ends_at_once() -> None:

@@ -426,6 +426,22 @@ def test_without_a_known_cost_there_is_a_note_in_place_of_the_slider() -> None:
     assert explorer._picture.x == "tokens_mean", "known values are on the axis"
 
 
+def test_a_mostly_unknown_cost_is_not_on_the_axis() -> None:
+    explorer = lab.explore([made(place, cost=None if place else "0.001") for place in range(3)])
+    assert explorer._picture.x == "tokens_mean"
+    assert explorer.bundle()["image/png"] and explorer._picture.draw(explorer._now()).alt.startswith("These limits: 100% reached")
+
+
+def test_a_last_answer_is_kept_and_named() -> None:
+    agent = lab.Agent(
+        ScriptedProvider(lambda request, index: call("search", {}) if request.tools else "All I know."), tools=[search]
+    )
+    run = agent.run("?", budget=Budget(max_turns=3, last_answer=0.3))
+    asyncio.run(run.worker.to_the_end())
+    for source in (run, lab.frame(run)):
+        assert "Kept as recorded, not in the code: last_answer." in shown(lab.explore(source))
+
+
 def test_without_a_known_success_everything_is_unknown_and_drawn_so() -> None:
     frame = steps_of(3, 4, action=["continue", "continue", "continue", "complete"] * 3)
     explorer = lab.explore(frame, goal={"r9": 1}, limits={"MaxCost": [1]})

@@ -113,6 +113,8 @@ def test_every_limit_of_the_budget_is_described_by_its_field() -> None:
     )
     assert tokens["help"] == "input and output tokens of all calls"
     assert [desk.field("budget", name)["value"] for name in ("max_cost", "timeout", "max_calls")] == ["0.00001", "90", None]
+    assert desk.field("budget", "last_answer")["none"] == "none held back"
+    assert desk.refused("budget", "last_answer", value="2").endswith("Still in force: none held back.")
     assert desk.field("budget", "missing_usage")["choices"] == ["warn", "estimate", "fail", "charge_cap"]
 
 

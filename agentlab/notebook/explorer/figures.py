@@ -421,8 +421,10 @@ class TradeOff:
     def __init__(self, record: Tried) -> None:
         self._record = record
         self._lock = threading.Lock()
-        known = [name for name in ("cost_mean", "tokens_mean", "step_mean") if record.row[name]]
-        self.x = known[0] if known else "step_mean"
+        known = [
+            stem for stem in ("cost", "tokens") if record.row[f"{stem}_mean"] and unknown_of(record.row, stem) <= MOST_UNKNOWN
+        ]
+        self.x = f"{known[0] if known else 'step'}_mean"
         self._others: pd.DataFrame | None = None
         self._made = False
         self._still: Any = None

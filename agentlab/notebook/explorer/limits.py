@@ -383,6 +383,8 @@ def recorded_limits(records: Records) -> RecordedLimits:
         others = ["a condition that is not in the frame"]
     if "max_tokens_per_turn" in columns and last["max_tokens_per_turn"].notna().any():
         others.append("max_tokens_per_turn")
+    if "last_answer" in columns and last["last_answer"].eq(True).any():
+        others.append("last_answer")
     had = [name for name, column in COLUMNS.items() if ends[name].any() or (column in columns and last[column].notna().any())]
     if shared.get("max_turns") == DEFAULT_TURNS and not ends["max_turns"].any():
         had.remove("max_turns")

@@ -24,7 +24,7 @@ from agentlab.limits.combinators import AllOf, AnyOf, Custom, Off, StopCondition
 from agentlab.limits.condition_tree import Node, Path
 from agentlab.limits.conditions import StepCountIs
 from agentlab.limits.fields import limit_fields, start_of, unknown_name
-from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
+from agentlab.limits.policies import NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
 from agentlab.limits.settings import EDITABLE, RunSettings
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel.inputs import entered, field_data, kind_of, shown
@@ -67,13 +67,13 @@ def _form(run: Run, settings: RunSettings, kinds: Iterable[str]) -> JSON:
         "shape": _shape(settings.stop),
         "kinds": [*kinds],
         "terminating": _terminating(tools, settings.terminating),
-        "continuation": _fields(ContinuationPolicy, settings.continuation, f"{FIRST_CAPS} × the first cap"),
+        "continuation": _fields(ContinuationPolicy, settings.continuation),
         "approve": _approve(tools, settings.approve),
     }
 
 
-def _fields(owner: type, value: object, none: str = "no limit") -> list[JSON]:
-    return [field_data(owner, field, getattr(value, field.name), none) for field in _declared(owner)]
+def _fields(owner: type, value: object) -> list[JSON]:
+    return [field_data(owner, field, getattr(value, field.name)) for field in _declared(owner)]
 
 
 def _declared(owner: Any) -> tuple[dataclasses.Field[Any], ...]:
@@ -150,8 +150,8 @@ def set_field(panel: Panel, run: Run, message: Message) -> JSON:
             limits.edit(by="panel", **{name: new})
     except Exception as error:  # a user's condition may raise anything
         text = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
-        in_force = shown(kind, now)
-        raise ConfigurationError(f"{text} Still in force: {in_force if in_force is not None else 'no limit'}.") from error
+        in_force = field.metadata.get("none", "no limit") if now is None else shown(kind, now)
+        raise ConfigurationError(f"{text} Still in force: {in_force}.") from error
     return {"value": shown(kind, new)}
 
 
