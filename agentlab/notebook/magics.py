@@ -10,7 +10,6 @@ import ast
 import dataclasses
 import keyword
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
@@ -63,22 +62,18 @@ DECLARED = (
 )
 
 
+_WORD = re.compile(r"""(--[\w-]+=)?("[^"]*"|'[^']*'|\S+)""")
+
+
 def argv_of(line: str) -> list[str]:
     """Return the words of the magic's line, without the quotation marks around a word or around the value after `=`."""
-    cut = shlex.shlex(line, posix=False, punctuation_chars=False)  # not posix: the backslashes of paths stay
-    cut.whitespace_split, cut.commenters = True, ""
-    try:
-        words = list(cut)
-    except ValueError as error:
-        raise UsageError(f"%%agent: {error} in {line!r}: close the quotation mark.") from None
-    return [_unquoted(word) for word in words]
-
-
-def _unquoted(word: str) -> str:
-    option, equals, value = word.partition("=")
-    if word.startswith("--") and equals:
-        return f"{option}={_unquoted(value)}"
-    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
+    words = []
+    for option, word in _WORD.findall(line):
+        is_quoted = word[0] in "\"'"
+        if is_quoted and (len(word) == 1 or word[-1] != word[0]):
+            raise UsageError(f"%%agent: {word} in {line!r} has no end: close the quotation mark.")
+        words.append(option + (word[1:-1] if is_quoted else word))
+    return words
 
 
 def limit_of(name: str, text: str) -> Any:

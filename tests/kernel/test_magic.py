@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from agentlab.notebook.magics import argv_of
+
 from .kernel import LiveKernel
 
 REPOSITORY = Path(__file__).parents[2]
@@ -112,8 +114,23 @@ USES = {
     "not-an-agent": ("%%agent --agent look\nhi", "--agent look: this is a function"),
     "two-minds": ("%%agent openai:x --replay a --record b\nhi", "choose one of the two"),
     "open-quotation": ("%%agent openai:x --stop \"StepCountIs(3)\nhi", "close the quotation mark"),
+    "open-value": ("%%agent openai:x --stop='StepCountIs(3)\nhi", "close the quotation mark"),
     "no-value": ("%%agent openai:x --stop\nhi", "--stop: expected one argument"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('a:b --instructions="Be brief" --max-cost 0.05', ["a:b", "--instructions=Be brief", "--max-cost", "0.05"]),
+        ("--stop='MaxCost(1) | HasToolCall(\"x\")'", ['--stop=MaxCost(1) | HasToolCall("x")']),
+        ('--stop "StepCountIs(4) | MaxCost(1)"', ["--stop", "StepCountIs(4) | MaxCost(1)"]),
+        ("--instructions don't --replay C:\\runs --agent=", ["--instructions", "don't", "--replay", "C:\\runs", "--agent="]),
+        ("", []),
+    ],
+)
+def test_the_words_of_the_line_are_without_their_quotation_marks(line: str, words: list[str]) -> None:
+    assert argv_of(line) == words
 
 
 @pytest.mark.parametrize(("cell", "message"), USES.values(), ids=USES.keys())

@@ -78,6 +78,22 @@ def test_the_form_offers_the_results_of_the_step_and_the_agents() -> None:
     assert (form["prompt"], form["agents"], form["model"], form["needs_message"]) == (None, ["two:m"], "one:m", False)
 
 
+def test_agents_of_one_name_are_numbered() -> None:
+    run = four_steps()
+    terse, long = agent("two"), agent("two")
+    made = lab.panel(run, agents=[terse, long])
+    _ = made.widget
+    assert ask(made, "branch_form", step=2)["agents"] == ["two:m", "two:m (2)"]
+    ask(made, "branch", step=2, agent=1)
+    assert made.run.agent is long
+
+
+def test_a_single_agent_is_an_error_that_says_what_to_pass() -> None:
+    one: Any = agent("two")
+    with pytest.raises(ConfigurationError, match=r"pass agents in a list"):
+        lab.panel(four_steps(), agents=one)
+
+
 def test_results_of_several_calls_of_one_tool_have_different_labels() -> None:
     def search(query: str) -> str:
         """Search."""

@@ -390,6 +390,8 @@ def test_the_requested_limits_have_sliders(recorded: list[Run]) -> None:
     assert list(explorer.limits) == ["max_cost", "max_turns"]
     explorer.limits["max_cost"] = 0.002
     assert explorer.code == "stop=None, budget=Budget(max_turns=8, max_cost=0.002)"
+    explorer = lab.explore(recorded, limits={"HasToolCall": "search", "StepCountIs": 5, "MaxCost": "0.004"})
+    assert [offer.values for offer in explorer._offered.values()] == [("search",), (5,), (Decimal("0.004"),)]
     for wrong in (["MaxCosts"], "MaxCost", 3, []):
         with pytest.raises(errors.ConfigurationError, match="explore"):
             lab.explore(recorded, limits=wrong)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -124,10 +124,10 @@ def _with(value: Value, offer: Offer) -> Offer:
     return Offer(offer.kind, tuple(sorted({*offer.values, value})))
 
 
-def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value] | None]:
+def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Iterable[Value] | None]:
     if limits is None:
         return dict.fromkeys(usual)
-    if isinstance(limits, str) or not isinstance(limits, Iterable):
+    if not _are_several(limits):
         raise ConfigurationError(
             f"explore(…, limits={limits!r}): pass names in a list, such as ['StepCountIs', 'MaxCost'], or a dict."
         )
@@ -137,10 +137,14 @@ def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value
             raise ConfigurationError(f"explore(…, limits=…): {unknown_name('limit', str(name), list(KINDS))}")
     if not wanted:
         raise ConfigurationError("explore(…, limits=[]): pass at least one name, such as 'StepCountIs'.")
-    return wanted
+    return {name: values if values is None or _are_several(values) else [values] for name, values in wanted.items()}
 
 
-def _offer(records: Records, kind: Kind, given: Sequence[Value] | None) -> Offer:
+def _are_several(values: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(values, Iterable) and not isinstance(values, str)
+
+
+def _offer(records: Records, kind: Kind, given: Iterable[Value] | None) -> Offer:
     if kind.leaf is HasToolCall:
         names = tuple(map(str, given)) if given is not None else _tools(records)
         no_column = given is None and "tools" not in records.steps.columns

@@ -44,6 +44,9 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
         >>> lab.panel([ended, brief.run("?")])
         Panel([Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)), Run(...
     """
+    offered: object = agents
+    if not isinstance(offered, Iterable):
+        raise ConfigurationError(f"panel(…, agents={offered!r}): pass agents in a list.")
     known = tuple(agents)
     for agent in known:
         if not hasattr(agent, "with_model"):

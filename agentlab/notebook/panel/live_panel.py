@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.live_view import LiveView
 from agentlab.notebook.page import to_html
+from agentlab.notebook.page.data import unique_name
 from agentlab.notebook.panel import actions, branching, feed, settings
 from agentlab.notebook.panel.feed import Feed
 from agentlab.notebook.panel.page_widget import PageWidget
@@ -41,7 +43,8 @@ class Panel(LiveView):
         self.runs = runs.runs if isinstance(runs, Lockstep) else tuple(runs)
         self.lockstep = runs if isinstance(runs, Lockstep) else Lockstep(self.runs) if len(self.runs) > 1 else None
         self.run = self.runs[0]
-        self.agents = {agent.name: agent for agent in agents}
+        names = Counter[str]()
+        self.agents = {unique_name(agent.name, names): agent for agent in agents}
         self.feed = Feed(self.runs)
         self._watched: set[str] = set()
         self._pages: set[str] = set()
