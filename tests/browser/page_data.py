@@ -47,7 +47,7 @@ def a_step(n: int, html: str, finish: str = "tool_calls", **fields: Any) -> Data
     details = '<details class="agentlab-section"><summary>Model calls</summary><div>one call</div></details>'
     return {
         "n": n, "html": html, "finish": finish, "stop_reason": None, "action": "execute_tools", "tokens": 100, "cost_usd": 0.01,
-        "total_tokens": 100 * n, "total_cost_usd": round(0.01 * n, 6), "duration_s": 0.5, "started_s": 0.5 * n,
+        "duration_s": 0.5, "started_s": 0.5 * n,
         "reads": f"StepCountIs {n} of 8 · not met", "details": details, "children": [],
         "same": f"given {hashlib.sha256(f'{html} {finish}'.encode()).hexdigest()[:8]} tools arguments results",
         "in_force": {"max_turns": "20"} if n == 1 else None,
@@ -71,20 +71,20 @@ def a_limit(name: str, label: str, unit: str, value: Any, limit: Any, **fields: 
 def a_run(run_id: str, steps: list[Data], name: str = "", **fields: Any) -> Data:
     """A run that completed, unless `fields` say otherwise."""
     taken = len(steps)
-    last = steps[-1] if steps else {"total_tokens": 0, "total_cost_usd": 0.0}
+    tokens, cost = 100 * taken, round(0.01 * taken, 6)
     return {
         "id": run_id, "name": name or run_id, "agent": "guide", "model": "anthropic:claude-sonnet-4-6", "parent": None,
         "forked_at": None, "called_by": None, "continues": False, "in_force": {"max_turns": "20"}, "state": "ended",
         "system_html": '<div class="agentlab-system"><div class="agentlab-md"><p>Look things up.</p></div></div>',
         "prompt_html": '<div class="agentlab-user"><div class="agentlab-md"><p>Where is the green umbrella?</p></div></div>',
         "totals": {
-            "steps": taken, "tokens": last["total_tokens"], "cost_usd": last["total_cost_usd"], "elapsed_s": 0.5 * taken,
+            "steps": taken, "tokens": tokens, "cost_usd": cost, "elapsed_s": 0.5 * taken,
         },
         "limits": [
             a_limit("StepCountIs", "Steps", "steps", taken, 2 * taken + 1,
                     order="StepCountIs 9 applies before max_turns 20", **{"with": ["StepCountIs", "max_turns"]}),
-            a_limit("max_tokens", "Tokens", "tokens", last["total_tokens"], 200 * taken + 1),
-            a_limit("max_cost", "Cost", "usd", last["total_cost_usd"], round(0.011 * taken + 0.01, 6)),
+            a_limit("max_tokens", "Tokens", "tokens", tokens, 200 * taken + 1),
+            a_limit("max_cost", "Cost", "usd", cost, round(0.011 * taken + 0.01, 6)),
         ],
         "end": {
             "kind": "terminated", "stop_reason": "completed", "detail": "The model ended its turn.", "fired": [],

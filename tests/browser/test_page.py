@@ -262,6 +262,23 @@ def test_charts_read_values_and_choose_a_step(opened: Opened) -> None:
     expect(page.locator(".page-chart", has_text="Cost").first).to_contain_text("used $0.60")
 
 
+def test_a_total_is_unknown_from_the_first_unknown_step_on(opened: Opened) -> None:
+    steps = [a_step(n, says(f"Shelf {n}."), tokens=tokens) for n, tokens in enumerate((100, None, 100), 1)]
+    page = opened([a_run("gap", steps)])
+    reader = page.get_by_role("slider", name="Tokens up to the chosen step")
+    reader.focus()
+    for key, words in (
+        ("Home", "step 1: 100 (+100)"),
+        ("ArrowRight", "step 2: unknown"),
+        ("ArrowRight", "step 3: unknown (+100)"),
+    ):
+        page.keyboard.press(key)
+        expect(reader).to_have_attribute("aria-valuetext", re.compile(re.escape(words) + "(,|$)"))
+    expect(page.get_by_role("slider", name="Cost up to the chosen step")).to_have_attribute(
+        "aria-valuetext", re.compile(r"step 3: \$0\.03 ")
+    )
+
+
 def test_runs_are_opened_from_chips_links_table_and_keys(opened: Opened) -> None:
     page = opened(family())
     expect(chip(page, "guide")).to_have_attribute("aria-current", "true")
@@ -1115,8 +1132,8 @@ def test_calls_that_wait_for_approval_are_shown(opened: Opened) -> None:
 
 def test_a_run_without_steps_and_times(opened: Opened) -> None:
     idle = a_run("idle", [], "idle", state="idle", end=None)
-    bare = a_step(1, says("Done."), "end_turn", duration_s=None, started_s=None, tokens=None, cost_usd=None, total_tokens=None,
-                  total_cost_usd=None, spans=[], reads="", details="")  # fmt: skip
+    bare = a_step(1, says("Done."), "end_turn", duration_s=None, started_s=None, tokens=None, cost_usd=None,
+                  spans=[], reads="", details="")  # fmt: skip
     unknown = {"steps": 1, "tokens": None, "input_tokens": None, "output_tokens": None, "cost_usd": None, "elapsed_s": None}
     page = opened([idle, a_run("bare", [bare], "bare", totals=unknown, limits=[])])
     expect(transcript(page)).to_contain_text("not started yet")

@@ -297,17 +297,17 @@ function makeStore(data = {}, source = null) {
       return () => listeners.delete(listener);
     },
   };
-  for (const run of data.runs || []) keep(run.id, run);
+  for (const run of data.runs || []) keep(run.id, run).steps.forEach((step, at, all) => withTotals(step, all[at - 1]));
   if (runs.has(data.open)) view.open = data.open;
   if (view.open !== null) view.step = firstChoice(runs.get(view.open));
   return store;
 }
 
-/** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
+/** A step with the totals up to it: unknown from the first unknown amount on. */
 function withTotals(step, before) {
   const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
-  step.total_tokens ??= add(before ? before.total_tokens : 0, step.tokens);
-  step.total_cost_usd ??= add(before ? before.total_cost_usd : 0, step.cost_usd);
+  step.total_tokens = add(before ? before.total_tokens : 0, step.tokens);
+  step.total_cost_usd = add(before ? before.total_cost_usd : 0, step.cost_usd);
   return step;
 }
 

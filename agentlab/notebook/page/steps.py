@@ -70,24 +70,6 @@ def number(value: Scalar) -> int | float | str | None:
 # Steps --------------------------------------------------------------------------------------------------------------------------
 
 
-class RunningTotals:
-    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.tokens: list[int | None] = [0]
-        self.cost: list[Decimal | None] = [Decimal(0)]
-
-    def catch_up(self) -> int:
-        """Read the new steps; returns the number of steps."""
-        for step in self._run.history[len(self.tokens) - 1 :]:
-            used, paid = step.all_tokens, step.all_cost_usd
-            tokens, cost = self.tokens[-1], self.cost[-1]
-            self.cost.append(None if cost is None or paid is None else cost + paid)
-            self.tokens.append(None if tokens is None or used is None else tokens + used)
-        return len(self.tokens) - 1
-
-
 class Steps:
     """The steps of one run. `catch_up` reads what is new of steps and events; the data of a step is made when it is asked for.
 
@@ -96,7 +78,6 @@ class Steps:
 
     def __init__(self, run: Run, shown: Shown, ids: Mapping[str, str] | None = None) -> None:
         self._run, self._shown, self._ids = run, shown, ids
-        self._totals = RunningTotals(run)
         self._read_events, self._step_now = 0, 1
         self._tools: dict[int, list[events.Event]] = {}
         self.marks: list[JSON] = []
@@ -110,7 +91,7 @@ class Steps:
     def catch_up(self) -> int:
         """Read the new steps and events; returns the number of steps."""
         self._read(self._run.events, math.inf)
-        return self._totals.catch_up()
+        return len(self._run.history)
 
     def _read(self, happened: list[events.Event], until: float) -> None:
         new = happened[self._read_events :]
@@ -133,7 +114,7 @@ class Steps:
 
     def outline(self, n: int) -> JSON:
         """Return the numbers of a step (from 1)."""
-        step, totals, time = self._run.history[n - 1], self._totals, self._shown.time
+        step, time = self._run.history[n - 1], self._shown.time
         row = {
             "n": n,
             "finish": str(step.finish_reason or "no_answer"),
@@ -144,8 +125,6 @@ class Steps:
             "duration_s": time(step.duration_s),
             "started_s": time(step.started_s),
             "children": [],
-            "total_tokens": totals.tokens[n],
-            "total_cost_usd": number(totals.cost[n]),
             "in_force": None,
         }
         if n == 1 or self._run.history[n - 2].settings != step.settings:

@@ -38,8 +38,7 @@ SEARCH_S = 0.1
 """The time that one answer to a search may take; the page asks for the rest."""
 
 _EMPTY = {"action": "execute_tools", "children": []}
-"""Fields that are left out if they have this value; those that are None are, too. The page adds up the totals of steps itself."""
-_ADDED_UP = ("total_tokens", "total_cost_usd")
+"""Fields that are left out if they have this value; those that are None are, too."""
 _NOW = ("value", "share", "met")
 """Fields of a limit's row that change with the run."""
 
@@ -169,7 +168,7 @@ class RunFeed:
         rows = []
         for n in range(self.sent_steps + 1, steps + 1):
             row = self.steps.outline(n)
-            rows.append({name: value for name, value in row.items() if _EMPTY.get(name) != value and name not in _ADDED_UP})
+            rows.append({name: value for name, value in row.items() if _EMPTY.get(name) != value})
             rows[-1] |= self.steps.content(n) if n > steps - with_text else {"size": self._size(n)}
         self.sent_steps = max(steps, self.sent_steps)
         self._last = self.run.history[self.sent_steps - 1] if self.sent_steps else None
