@@ -18,7 +18,7 @@ from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
-from agentlab.notebook.page import step_detail
+from agentlab.notebook.page import rich_text, step_detail
 from agentlab.notebook.page.rich_text import LONGEST_CODE
 from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.testing import ScriptedProvider, call, say
@@ -138,7 +138,7 @@ def test_a_megabyte_slows_neither_the_page_nor_the_redraw() -> None:
     assert calls_in(large) <= 1.1 * calls_in(small)
     assert takes_no_more(large, than=small, times=3)
     assert "more characters: all of it is run.history[1].text" in pages[1]
-    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "the end of the long text is visible"
+    assert '"finish_reason": "stop"' in pages[1], "the end of the long text is visible"
 
 
 def _deep(levels: int) -> list[Any]:
@@ -159,7 +159,7 @@ def test_text_keeps_its_characters_and_code_shows_invisible_ones() -> None:
 
 
 def test_invisible_characters_beyond_the_first_plane_are_escaped_as_in_json() -> None:
-    assert json.loads(f'"{step_detail.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
+    assert json.loads(f'"{rich_text.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
 
 
 def test_the_pieces_of_a_continued_answer_and_dropped_text_are_shown() -> None:

@@ -26,8 +26,7 @@ from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.notebook.markup import LimitNow, limits_now, provenance_rows, share_of, used_so_far
-from agentlab.notebook.page.rich_text import code, fields_html, markdown, sanitised, value_html
-from agentlab.notebook.page.step_detail import seen
+from agentlab.notebook.page.rich_text import code, fields_html, markdown, sanitised, seen, value_html
 from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, in_force, message_html, number, on_one_line
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse

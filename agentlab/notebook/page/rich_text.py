@@ -11,6 +11,8 @@ import base64
 import json
 import re
 import sys
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,7 +32,6 @@ from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
 from agentlab.model.parts import Part
-from agentlab.notebook.page.step_detail import seen, unseen_in
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -44,6 +45,15 @@ LARGEST_IMAGE, WIDEST_IMAGE = 500_000, 1_000
 """Bytes of an image that is embedded; a larger one is drawn again, at most so many pixels wide and high."""
 _MARGIN = 4_096
 """Characters beyond the cut that are searched for keys, so that no half of a key remains."""
+
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Invisible characters: direction marks and overrides, zero width, fillers, tags, variation selectors."""
+
+_OF_SCRIPTS = frozenset("\u200c\u200d\ufe0e\ufe0f")
+"""Joiners and emoji styles: common in real text, so that no note names them."""
 
 LANGUAGES = {
     "bash", "c", "c++", "console", "cpp", "csharp", "css", "csv", "diff", "dockerfile", "go", "html", "ini", "java",
@@ -139,6 +149,21 @@ def settled_pieces(carried: str, text: str, longest: int) -> tuple[list[str], st
         opening = {"fence": 1, "table_open": 2}.get(tokens[-1].type, 0) if tokens else 0
         carried, text = "".join(lines[:opening]), text[at:]
     return done, carried, text
+
+
+def seen(text: str) -> str:
+    """Text with invisible characters written as JSON would escape them."""
+    return text if text.isascii() else _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def unseen_in(text: str) -> str:
+    """Return a sentence that names the invisible characters, apart from those that scripts need; empty if there are none."""
+    if text.isascii():
+        return ""
+    found = Counter(character for character in _UNSEEN.findall(text) if character not in _OF_SCRIPTS)
+    names = [f"{unicodedata.name(each, f'U+{ord(each):04X}').lower()} ({count})" for each, count in found.most_common(4)]
+    more = f" and {len(found) - 4} others" if len(found) > 4 else ""
+    return f"Invisible characters in it: {', '.join(names)}{more}." if names else ""
 
 
 def code(text: str, language: str = "", where: str = "") -> str:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from agentlab._internal.formatting import as_set, measured
-from agentlab._internal.redaction import REDACTED, is_secret_name, redact
+from agentlab._internal.redaction import REDACTED, is_secret_name
 from agentlab._internal.safe_text import cut
 from agentlab.limits.reading import Reading
 from agentlab.model.messages import JSON, ToolResult
 from agentlab.model.usage import Usage
-from agentlab.notebook.markup import dollars, escape, escape_whole, note, table, tokens
+from agentlab.notebook.markup import dollars, escape, note, table, tokens
+from agentlab.notebook.page.rich_text import at_most, code, seen
 from agentlab.records.step import ChildUse, StepResult
 
 MOST_CALLS, MOST_RAW = 30, 4
@@ -249,82 +247,37 @@ SECTIONS: Mapping[str, Callable[[StepResult, bool], tuple[str, str, str]]] = {
 
 # Text from outside -----------------------------------------------------------------------------------------------------------
 
-_MARGIN = 4_096
-"""Characters beyond the cut that are searched for keys, so that no half of a key remains."""
-
-_UNSEEN = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
-    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Invisible characters: direction marks and overrides, zero width, fillers, tags, variation selectors."""
-
-_OF_SCRIPTS = frozenset("\u200c\u200d\ufe0e\ufe0f")
-"""Joiners and emoji styles: common in real text, so that no note names them."""
-
 _MOST_ITEMS, _DEEPEST, _LONGEST_STRING = 200, 24, 2_000
 _LONGEST_LINE = 1_000
 
 
 def raw(value: JSON, where: str, longest: int = LONGEST_RAW) -> str:
     """A provider's response as JSON. Long strings are shortened, so that what follows them is visible."""
-    shown, about = _cut(json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str), longest, where)
-    return _block("agentlab-code", escape_whole(seen(shown))) + note(about)
+    with at_most(longest):
+        return code(json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str), "text", where)
 
 
 def _shortened(value: JSON, level: int = 0) -> JSON:
     """JSON with long strings and lists cut, and secrets redacted."""
     if isinstance(value, str):
         left_out = len(value) - _LONGEST_STRING
-        return value if left_out <= 0 else f"{_clean(value, _LONGEST_STRING)}… ({left_out:,} more characters)"
+        return value if left_out <= 0 else f"{cut(value, _LONGEST_STRING)} ({left_out:,} more characters)"
     if not isinstance(value, Mapping | list | tuple):
         return value
     if level >= _DEEPEST:
         return "… (left out)"
     left_out = len(value) - _MOST_ITEMS
     if isinstance(value, Mapping):
-        named = ((_clean(str(name), 200), part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
+        named = ((cut(name, 200), part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
         kept = {name: REDACTED if is_secret_name(name) else _shortened(part, level + 1) for name, part in named}
         return kept if left_out <= 0 else {**kept, "…": f"{left_out:,} more fields"}
     items = [_shortened(part, level + 1) for part in value[:_MOST_ITEMS]]
     return items if left_out <= 0 else [*items, f"… ({left_out:,} more items)"]
 
 
-def seen(text: str) -> str:
-    """Text with invisible characters written as JSON would escape them."""
-    return text if text.isascii() else _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
-
-
-def unseen_in(text: str) -> str:
-    """Return a sentence that names the invisible characters, apart from those that scripts need; empty if there are none."""
-    if text.isascii():
-        return ""
-    found = Counter(character for character in _UNSEEN.findall(text) if character not in _OF_SCRIPTS)
-    names = [f"{unicodedata.name(each, f'U+{ord(each):04X}').lower()} ({count})" for each, count in found.most_common(4)]
-    more = f" and {len(found) - 4} others" if len(found) > 4 else ""
-    return f"Invisible characters in it: {', '.join(names)}{more}." if names else ""
-
-
-def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
-    """The beginning of a text, redacted, and a note on the rest."""
-    left_out = len(text) - longest
-    return _clean(text, longest), "" if left_out <= 0 else f"… {left_out:,} more characters: all of it is {where}"
-
-
-def _clean(text: str, longest: int) -> str:
-    """The beginning of a text, redacted before it is cut."""
-    return redact(text[: longest + _MARGIN])[:longest]
-
-
-def _block(css: str, escaped: str) -> str:
-    """A box of text; one that scrolls can be reached by the keyboard."""
-    scrolls = escaped.count("\n") + len(escaped) / 60 > 12
-    reach = ' tabindex="0"' if scrolls else ""
-    return f'<pre class="{css}" dir="auto"{reach}>\n{escaped}</pre>'  # HTML drops the first line break of a <pre>
-
-
 def line(text: str) -> str:
     """A sentence or a value, at most _LONGEST_LINE characters of it."""
-    return escape(seen(_clean(text, 2 * _LONGEST_LINE)), _LONGEST_LINE)
+    return escape(seen(cut(text, 2 * _LONGEST_LINE)), _LONGEST_LINE)
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:

@@ -19,8 +19,8 @@ from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.parts import Part
 from agentlab.model.responses import marked
-from agentlab.notebook.page.rich_text import code, fields_html, markdown, part_html, sanitised, value_html
-from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections, seen
+from agentlab.notebook.page.rich_text import code, fields_html, markdown, part_html, sanitised, seen, value_html
+from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections
 from agentlab.records import events
 from agentlab.records.events import detail_of
 from agentlab.records.step import ChildUse, StepResult, step_keys

@@ -20,7 +20,7 @@ from agentlab.engine.tool_calls import problem_with
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import describe
-from agentlab.notebook.page.step_detail import seen
+from agentlab.notebook.page.rich_text import seen
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

@@ -17,8 +17,8 @@ from agentlab._internal.safe_text import cut, one_line
 from agentlab.agent import Run
 from agentlab.engine.worker import RunState
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.page.rich_text import fields_html, markdown_piece, settled_pieces
-from agentlab.notebook.page.step_detail import seconds, seen
+from agentlab.notebook.page.rich_text import fields_html, markdown_piece, seen, settled_pieces
+from agentlab.notebook.page.step_detail import seconds
 from agentlab.notebook.page.steps import on_one_line
 from agentlab.records import events
 from agentlab.tools.outputs import OutputType
