@@ -260,7 +260,8 @@ def _suggested(records: Records, reached: First, open_from: First, rule: _Rule) 
             f"{counts.share[best]:.1%}, is kept by {configuration(points[best], 0).code}: try looser limits, or a lower value of keep.",
             frame,
         )
-    kept, saved, mean = _estimates(judged, measures, units, level)
+    held_out = fold >= 0
+    kept, saved, mean = _estimates(judged, measures, units, level, held_out)
     both = ~np.isnan(judged.used)
     found = Suggestion(
         keep,
@@ -273,7 +274,7 @@ def _suggested(records: Records, reached: First, open_from: First, rule: _Rule) 
         runs=len(records),
         units=units.number,
         successes=successes,
-        unknown_share=float(judged.unknown[fold >= 0].mean()),
+        unknown_share=float(judged.unknown[held_out].mean()),
         folds=folds,
         same_choice=elsewhere.count(chosen),
         confidence=rule.confidence,
@@ -286,7 +287,7 @@ def _suggested(records: Records, reached: First, open_from: First, rule: _Rule) 
         why.append(
             f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not include: pass it with them."
         )
-    why += [*_cautions(records, measures, is_open, units, judged, by_fold, fold >= 0), *_no_interval(kept, saved, mean)]
+    why += [*_cautions(records, measures, is_open, units, judged, by_fold, held_out), *_no_interval(kept, saved, mean)]
     return dataclasses.replace(found, why=tuple(why))
 
 
@@ -336,14 +337,18 @@ def _longest(task: Task, grid: Grid) -> int:
 # Figures -----------------------------------------------------------------------------------------------------------------------
 
 
-def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(
+    judged: Judged, measures: Measured, units: Units, level: float, held_out: Bools
+) -> tuple[Estimate, Estimate, Estimate]:
     """Return the kept share of the successes, the saved share of the cost, and the mean cost, on held-out runs."""
     known = ~np.isnan(judged.kept)
     kept = of_share(judged.kept[known], units.of[known], level=level)
     spent = ~np.isnan(judged.used) & ~np.isnan(measures.whole)
     used, whole, of = judged.used[spent], measures.whole[spent], units.of[spent]
-    if 2 * len(used) < len(spent):
-        unknown = Estimate(None, None, None, len(used), f"unknown for {len(spent) - len(used):,} of {len(spent):,} runs")
+    runs = int(held_out.sum())
+    if 2 * len(used) < runs:
+        why = f"unknown for {runs - len(used):,} of {runs:,} runs{_half(held_out)}"
+        unknown = Estimate(None, None, None, len(used), why)
         return kept, unknown, unknown
     mean = of_mean(used, of, level=level, least=0.0)
     return kept, _saved(used, whole, of, level), mean
@@ -419,11 +424,12 @@ def _cautions(  # noqa: PLR0917
     held_out: Bools,
 ) -> Iterator[str]:
     """Yield sentences on how far the suggestion can be trusted."""
-    runs, successes = len(records), int(measures.succeeded.sum())
+    runs, succeeded = len(records), measures.succeeded & held_out
+    successes, held, half = int(succeeded.sum()), int(held_out.sum()), _half(held_out)
     if successes < SMALL_SAMPLE:
-        yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
-    elif (several := units.count_of(measures.succeeded)) < SMALL_SAMPLE:
-        yield f"Successes of {units.counted(several)}: {TOO_FEW}."
+        yield f"{counted(successes, 'success').replace('successs', 'successes')}{half}: {TOO_FEW}."
+    elif (several := units.count_of(succeeded)) < SMALL_SAMPLE:
+        yield f"Successes of {units.counted(several)}{half}: {TOO_FEW}."
     if units.one_prompt:
         yield "All runs are of one prompt: this is valid for that prompt only."
     elif units.what == "run":
@@ -432,16 +438,17 @@ def _cautions(  # noqa: PLR0917
         yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost counts where it is known."
     if unknown := int(judged.unknown.sum()):
         yield (
-            f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: their full cost is "
-            "unknown and left out; the choice counts their recorded cost."
+            f"{unknown:,} of {held:,} runs{half} ({unknown / held:.1%}) were cut off in the record before these limits: their full "
+            "cost is unknown and left out; the choice counts their recorded cost."
         )
-    if no_cost := int(np.isnan(measures.whole).sum()):
+    if no_cost := int(np.isnan(measures.whole[held_out]).sum()):
         what, is_or_are = IN_WORDS[measures.cost], "is" if measures.cost in ("cost_usd", "time_s") else "are"
-        yield f"For {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} {is_or_are} unknown: they are left out of that figure."
+        share = f"{no_cost:,} of {held:,} runs{half} ({no_cost / held:.1%})"
+        yield f"For {share} {what} {is_or_are} unknown: they are left out of that figure."
     if is_open.any():
         yield f"For {int(is_open.sum()):,} of {runs:,} runs it is unknown whether they succeeded: they count as neither."
-    if lost := int(np.isnan(judged.kept[measures.succeeded & held_out]).sum()):
-        yield f"For {lost:,} of {successes:,} successes it is unknown whether these limits would keep them: they are left out."
+    if lost := int(np.isnan(judged.kept[succeeded]).sum()):
+        yield f"For {lost:,} of {successes:,} successes{half} it is unknown whether these limits would keep them: they are left out."
     if cut := int((~records.own_end & ~measures.succeeded & ~is_open).sum()):
         yield f"{cut:,} of {runs:,} runs were cut off in the record without success: whether they would have succeeded is unknown."
     if None in by_fold:
@@ -449,6 +456,11 @@ def _cautions(  # noqa: PLR0917
             f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough: the one that kept most was evaluated "
             "there."
         )
+
+
+def _half(held_out: Bools) -> str:
+    """Return which runs these are, in words; empty if they are all."""
+    return "" if held_out.all() else " of the second half"
 
 
 def _no_interval(kept: Estimate, saved: Estimate, cost: Estimate) -> Iterator[str]:

@@ -203,6 +203,26 @@ def test_a_suggestion_with_a_confidence_says_how_it_was_tested() -> None:
     assert suggested(1, None).frame[same[:4]].equals(found.frame[same[:4]])
 
 
+@pytest.mark.parametrize("runs", [60, 61])
+def test_with_a_confidence_the_figures_and_their_counts_are_of_the_second_half(runs: int) -> None:
+    steps = steps_of([3] * runs, [True] * runs)
+    unknown = suggest(steps.assign(cost_usd=steps["cost_usd"].mask(steps["run_id"] == "r00000")), StepCountIs([3]), keep=0.8)
+    found = suggest(steps, StepCountIs([3]), keep=0.8, cost="steps", confidence=0.9)
+
+    assert (found.saved, found.cost, found.cost_recorded) == (0.0, 3.0, 3.0), "known for all runs of that half"
+    assert any(sentence.startswith(f"For 1 of {runs} runs (1.") for sentence in unknown.why)
+    assert not any("half" in sentence for sentence in unknown.why)
+
+
+def test_with_a_confidence_the_cautions_count_the_second_half() -> None:
+    lengths, done = [3] * 30 + [2] * 20, [True] * 30 + [False] * 20
+    found = suggest(steps_of(lengths, done), StepCountIs([3, 9]), keep=0.8, cost="steps", confidence=0.9)
+
+    assert found.unknown_share == 0.4 and found.saved == 0.0
+    assert any(words.startswith("15 successes of the second half: fewer than 20") for words in found.why)
+    assert any(words.startswith("10 of 25 runs of the second half (40.0%) were cut off in the record") for words in found.why)
+
+
 def test_too_few_runs_for_a_confidence_are_reported() -> None:
     few = suggested(1, 0.95, runs=40)
     assert not few and "The half of the runs that tests has successes of 20 runs, and it takes at least 29" in few.why[0]
