@@ -91,3 +91,8 @@ def _duration(seconds: float) -> str:
 def counted(number: int, word: str) -> str:
     """Format a number with its noun: 1 run, 2 runs."""
     return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def percent(share: float) -> str:
+    """Format a level or another share that was set: 95%, 99.9%."""
+    return f"{100 * share:.10g}%"

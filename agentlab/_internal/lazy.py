@@ -146,7 +146,7 @@ def unknown_name_error(module: str, name: str, known: Sequence[str]) -> Attribut
 # Modules that need the notebook toolkit --------------------------------------------------------------------------------------
 
 NOTEBOOK_PACKAGES = {
-    "pandas", "numpy", "scipy", "statsmodels", "matplotlib", "ipywidgets", "IPython", "traitlets", "anywidget", "psutil",
+    "pandas", "numpy", "scipy", "matplotlib", "ipywidgets", "IPython", "traitlets", "anywidget", "psutil",
     "markdown_it", "pygments", "nh3",
 }  # fmt: skip
 """Packages that `pip install agentlab-jupyter` installs and `pip install agentlab-core` does not, by their import names."""

@@ -7,6 +7,7 @@ lab.power(results, "score")                   after it: the smallest difference 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.formatting import counted
+from agentlab._internal.formatting import counted, percent
 from agentlab.analysis.compare import default_shared
 from agentlab.analysis.groups import (
     By,
@@ -30,9 +31,12 @@ from agentlab.analysis.groups import (
     scores_of,
     whole_runs,
 )
-from agentlab.analysis.intervals import MIN_UNITS, checked_level
+from agentlab.analysis.intervals import MIN_UNITS, checked_level, special, student
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
+
+QUANTILES = 2_000
+"""Number of standard deviations of samples over which the power is a mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,8 @@ class Power(Displayable):
     def __repr__(self) -> str:
         origin = "" if self.pilot_tasks is None else f" (estimated from {counted(self.pilot_tasks, 'task')})"
         return (
-            f"Power({counted(self.tasks, 'task')} for a difference of {self.difference:.3g}: found in {self.power:.0%} of studies at "
-            f"{self.level:.0%}, if differences per task have a standard deviation of {self.spread:.3g}{origin})"
+            f"Power({counted(self.tasks, 'task')} for a difference of {self.difference:.3g}: found in {percent(self.power)} of studies "
+            f"at {percent(self.level)}, if differences per task have a standard deviation of {self.spread:.3g}{origin})"
         )
 
 
@@ -80,7 +84,7 @@ def power(
     difference per task, where repeats of a task count as their mean; of several pairs of groups the largest. Or pass `spread`, which
     for yes-or-no scores is at most 1. With neither `difference` nor `tasks`, the tasks are those of `runs`. More repeats make the
     spread smaller down to what tasks differ by themselves; more tasks help always. A spread from few tasks is uncertain: with 10, it
-    may well be a third too small. The arithmetic is that of statsmodels (paired t test, two-sided).
+    may well be a third too small. The test is the paired t test, two-sided, at `level`.
 
     Raises ConfigurationError if the spread is unknown, or 0.
 
@@ -93,7 +97,7 @@ def power(
         >>> round(lab.power(runs).difference, 2)
         0.74
     """
-    from statsmodels.stats.power import TTestPower
+    from scipy.optimize import brentq
 
     level, pilot = checked_level(level), None
     if not 0 < power < 1:
@@ -107,22 +111,33 @@ def power(
         raise ConfigurationError(
             f"spread={spread!r}: pass runs of at least two groups on {MIN_UNITS} tasks, or an assumed spread, such as spread=0.5."
         )
-    test, alpha = TTestPower(), 1 - level
     if difference is not None:
-        if not isinstance(difference, int | float) or not np.isfinite(difference) or difference == 0:
+        if not isinstance(difference, int | float | np.number) or not np.isfinite(difference) or difference == 0:
             raise ConfigurationError(
                 f"difference={difference!r}: pass a number other than 0, such as 0.1 for ten percentage points."
             )
-        size = abs(difference) / spread
-        # For a difference of many standard deviations scipy's power is NaN at some numbers, and the solver finds none.
-        of_few = [float(test.power(size, number, alpha)) for number in range(2, 7)]
-        needed = next((number for number, found in enumerate(of_few, 2) if found >= power), 0)
-        needed = needed or int(np.ceil(test.solve_power(size, alpha=alpha, power=power) - 1e-9))
-        return Power(needed, abs(difference), spread, power, level, pilot)
+        size, low, high = abs(difference) / spread, 1, 2
+        while _power(size, high, level) < power:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _power(size, middle, level) >= power else (middle, high)
+        return Power(high, abs(difference), spread, power, level, pilot)
     if tasks is None or isinstance(tasks, bool) or tasks < 2:
         raise ConfigurationError(f"tasks={tasks!r}: pass the number of tasks, at least 2, or the difference to find.")
-    found = float(test.solve_power(None, nobs=tasks, alpha=alpha, power=power)) * spread
-    return Power(tasks, found, spread, power, level, pilot)
+    tasks = int(tasks)
+    most = 4 * student(level, tasks - 1) + 10  # of the standard deviations of `_power`, none is four times the true one
+    found = float(brentq(lambda size: _power(size, tasks, level) - power, 0.0, most))
+    return Power(tasks, found * spread, spread, power, level, pilot)
+
+
+def _power(size: float, tasks: int, level: float) -> float:
+    """Return the power of the paired t test for a mean of this `size` in standard deviations: that of the normal test, as a mean over
+    the standard deviations that a sample may have. scipy's noncentral t distribution is NaN at many arguments."""
+    chances = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    spreads = np.sqrt(special.chdtri(tasks - 1, chances) / (tasks - 1))
+    mean, edges = size * math.sqrt(tasks), student(level, tasks - 1) * spreads
+    return float((special.ndtr(mean - edges) + special.ndtr(-mean - edges)).mean())
 
 
 def _spread(runs: Any, what: str, by: By) -> tuple[float, int]:

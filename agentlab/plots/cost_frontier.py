@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from agentlab._internal.formatting import counted
+from agentlab._internal.formatting import counted, percent
 from agentlab.analysis.groups import (
     By,
     checked,
@@ -175,7 +175,8 @@ def frontier(
         ax.fill_between(
             [*costs, right], [*low, low[-1]], [*high, high[-1]], step="post", color=look.TEXT, alpha=FILL, linewidth=0, gid="band"
         )
-        handles.append((Line2D([], [], color=look.TEXT, alpha=2 * FILL, linewidth=8), f"its band at {level:.0%}\n(Bonferroni)"))
+        its_band = Line2D([], [], color=look.TEXT, alpha=2 * FILL, linewidth=8)
+        handles.append((its_band, f"its band at {percent(level)}\n(Bonferroni)"))
     ax.set_xlim(0, right)
     looks = looks_of((name, "") for name in data["group"])
     parts = []
