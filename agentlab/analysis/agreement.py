@@ -21,6 +21,7 @@ from agentlab.analysis.groups import (
     each_once,
     in_order,
     names_of,
+    outermost,
     runs_of,
     typed_frame,
     unit_of,
@@ -123,7 +124,7 @@ def agreement(
     Kappa is 1 if all groups agree, and 0 if they agree as often as expected by chance, given how often each reason occurs; it is NA if
     there is only one reason. Each repeat of a prompt is a scenario. Scenarios of one prompt or one recording are one unit, and the
     intervals are computed from the units; see `lab.summary` for `unit`. A failed run has the reason `error`. A scenario is left out if
-    one of its runs has no reason.
+    one of its runs has no reason. The runs of sub-agents are left out, as in `lab.summary`.
 
     Errors: ConfigurationError if columns are missing, or if a group has several runs of one scenario.
 
@@ -138,7 +139,7 @@ def agreement(
     rows = checked(frame, [*columns, of, *shared, *([] if unit is None else unit_of(frame, unit))], "lab.agreement", advice)
     if "call" in rows.columns and "run_id" in rows.columns:
         rows = rows.drop_duplicates("run_id", keep="last")
-    rows = each_once(rows)
+    rows = outermost(each_once(rows))
     rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
     if "stop_reason" in rows.columns:  # a run that is still running has no reason yet
         rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})

@@ -50,7 +50,8 @@ def backtest(
     """Return where each recorded run would have stopped under other conditions and budgets, its cost and its success.
 
     recorded    a steps frame, a Store, results of an experiment, a result, a run, or a list of these. A frame is not enough for your
-                own conditions (unless they declare a `total`) and for steps of several calls
+                own conditions (unless they declare a `total`) and for steps of several calls. A sub-agent's run is a part of the run
+                that called it, and a run that never began is left out
     conditions  a stop condition as for a run, in which a list in a parameter is an axis of a grid; a list of conditions, or a dict by
                 name, for several grids. The recorded stop conditions do not apply: repeat those that should, as in the example
     budget      a Budget, or a dict of its limits in which a list is an axis: max_turns, max_calls, max_tokens, max_cost, timeout.

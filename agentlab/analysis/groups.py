@@ -228,10 +228,7 @@ _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "
 
 
 def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with the tokens, cost and calls of their sub-agents added to their own.
-
-    A sub-agent's run is left out if its caller is in the frame, since the caller's row includes it.
-    """
+    """Return the outermost runs with the tokens, cost and calls of their sub-agents added to their own."""
     if "child_calls" not in frame.columns:
         return frame
     called = numbers(frame, "child_calls").fillna(0) > 0
@@ -239,6 +236,11 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
         parts = (("total_tokens", "child_tokens"), ("cost_usd", "child_cost_usd"), ("calls", "child_calls"))
         there = [(own, child) for own, child in parts if own in frame.columns]
         frame = frame.assign(**{own: numbers(frame, own) + numbers(frame, child).where(called, 0) for own, child in there})
+    return outermost(frame)
+
+
+def outermost(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs without those of sub-agents whose caller is in the frame: they are a part of the caller's run."""
     if {"run_id", "parent_run_id", "called_by"} - set(frame.columns) or not frame["called_by"].notna().any():
         return frame
     parent_of = dict(zip(frame["run_id"], frame["parent_run_id"], strict=True))

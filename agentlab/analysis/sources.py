@@ -32,7 +32,8 @@ OWN_ENDS = frozenset({
 def from_frames(
     steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
 ) -> Records:
-    """Return the records of a steps frame; `runs`, one row per run, has further columns, and runs that took no step.
+    """Return the records of a steps frame; `runs`, one row per run, has further columns, and runs that took no step. Runs that never
+    began are left out, and those of sub-agents whose caller is among the runs.
 
     `histories` returns a run's history by its id. Errors: ConfigurationError if columns or rows are missing.
     """
@@ -99,7 +100,10 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None, codes: Ints) -> pd.Da
         return steps[kept + of_frame].iloc[firsts].reset_index(drop=True)
     if "run_id" not in runs.columns:
         raise ConfigurationError("The runs have no column 'run_id': pass the frame of lab.frame(results, 'runs').")
-    there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
+    there = groups.outermost(groups.each_once(runs[runs["run_id"].notna()]))
+    if "state" in there.columns:
+        there = there[~there["state"].astype("string").eq("not_started").fillna(False)]
+    there = there.reset_index(drop=True)
     if there["run_id"].duplicated().any():
         twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
         raise ConfigurationError(f"Run {twice!r} occurs twice: pass each run once.")
@@ -207,14 +211,14 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
     if runs is not None:
         raise ConfigurationError("runs=… can only be passed with a steps frame; a store and results have their runs already.")
     if isinstance(recorded, Store):
-        return _records_of_store(recorded)
+        return from_frames(recorded.frame("steps"), recorded.frame("runs"), _loading(recorded))
     if isinstance(recorded, Lockstep):
         recorded = recorded.runs
     if isinstance(recorded, RunResult | Run):
         return _records_of_results([recorded])
     steps, of_runs = getattr(recorded, "steps", None), getattr(recorded, "runs", None)
     if isinstance(steps, pd.DataFrame) and isinstance(of_runs, pd.DataFrame):
-        return from_frames(steps, _begun(of_runs), _loading(recorded.store) if hasattr(recorded, "store") else None)
+        return from_frames(steps, of_runs, _loading(recorded.store) if hasattr(recorded, "store") else None)
     if isinstance(recorded, Iterable) and not isinstance(recorded, str | bytes):
         several = list(recorded)
         if all(isinstance(one, RunResult | Run) for one in several):
@@ -230,19 +234,6 @@ def _records_of_results(results: list[RunResult | Run]) -> Records:
     if len(histories) < len(results):
         raise ConfigurationError("The same run occurs twice: pass each run once.")
     return from_frames(to_frame(results), to_frame(results, "runs"), histories.__getitem__)
-
-
-def _records_of_store(store: Store) -> Records:
-    """Return all runs except those of sub-agents, which are part of the run that called them."""
-    runs = store.frame("runs")
-    runs = runs[runs["called_by"].isna()]
-    steps = store.frame("steps")
-    return from_frames(steps[steps["run_id"].isin(set(runs["run_id"]))], runs, _loading(store))
-
-
-def _begun(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that were started."""
-    return runs[runs["state"] != "not_started"] if "state" in runs.columns else runs
 
 
 def _loading(store: Store) -> Callable[[str], RunHistory]:

@@ -20,6 +20,7 @@ from agentlab.analysis.groups import (
     in_order,
     names_of,
     numbers,
+    outermost,
     runs_of,
     steps_of,
     typed_frame,
@@ -110,7 +111,7 @@ def survival_data(
     with this step), `censored` (runs that were cut off after it by a limit or an error, or have not ended), `alive` (the share), and
     its interval `low`, `high` (that of a share, with the effective number of runs by Greenwood's variance, from independent units as in
     `lab.summary`; NA if none or all have ended, and for fewer than 10 units), `units`, `method` (of the interval). Runs whose number of
-    steps is unknown are left out.
+    steps is unknown are left out, and those of sub-agents.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -122,7 +123,7 @@ def survival_data(
     """
     columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.plots.survival")
     needed = ["terminated", "steps", *columns, *([] if unit is None else unit_of(runs, unit))]
-    frame = each_once(checked(runs, needed, "lab.plots.survival"))
+    frame = outermost(each_once(checked(runs, needed, "lab.plots.survival")))
     frame = frame[numbers(frame, "steps").notna()]
     names, steps, ended = names_of(frame, columns), numbers(frame, "steps"), numbers(frame, "terminated").fillna(0) == 1
     rows: list[tuple[Any, ...]] = []

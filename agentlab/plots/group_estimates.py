@@ -22,6 +22,7 @@ from agentlab.analysis.groups import (
     floats,
     names_of,
     numbers,
+    outermost,
     runs_of,
     scores_of,
     texts,
@@ -379,7 +380,7 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
 
     Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`; `ended`: unknown which of the first two), `stop_reason`
     (NA: not ended) and `runs`, a count of at least 1. Providers are in the order of their first run. With `by`, the first column is
-    called `group`.
+    called `group`. The runs of sub-agents are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -390,7 +391,7 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
         2     gemini  terminated  stop_condition     1
     """
     columns, runs = columns_of(by), runs_of(runs, "lab.plots.stop_reasons")
-    runs = each_once(checked(runs, (*columns, "stop_reason", "terminated", "truncated"), "lab.plots.stop_reasons"))
+    runs = outermost(each_once(checked(runs, (*columns, "stop_reason", "terminated", "truncated"), "lab.plots.stop_reasons")))
     group, reason = names_of(runs, columns), texts(runs, "stop_reason").fillna("")
     terminated, truncated = (numbers(runs, name).fillna(0) == 1 for name in ("terminated", "truncated"))
     counts = Counter(

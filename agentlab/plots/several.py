@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from agentlab.analysis.groups import By, checked, columns_of, in_order, names_of, runs_of, steps_of
+from agentlab.analysis.groups import STEPS_ADVICE, By, checked, columns_of, in_order, names_of, outermost, runs_of, steps_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.bands_and_survival import bands, survival
@@ -61,7 +61,9 @@ def small_multiples(
     if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
         raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number of at least 1.")
     frame = frame_of(frame, _FRAMES.get(plot, "steps"), "lab.plots.small_multiples", "the frame that the plot takes")
-    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that defines the groups")
+    rows = outermost(
+        checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that defines the groups")
+    )
     names = names_of(rows, columns_of(by))
     groups = in_order(names)
     shown = groups[:MAX_PLOTS] or [""]
@@ -93,8 +95,8 @@ def comparison(
     """Draw a whole comparison: success with intervals, cost against success, stop reasons, tokens, cost, and the number of steps.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. If `runs` is a frame and
-    `steps` is missing, tokens and cost are means with intervals, not curves over the steps. See `lab.summary` for the intervals and
-    for `unit`. Errors: ConfigurationError if columns are missing.
+    `steps` is missing, tokens and cost are means with intervals, not curves over the steps. The runs of sub-agents count in those that
+    called them. See `lab.summary` for the intervals and for `unit`. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
@@ -105,7 +107,10 @@ def comparison(
     if steps is None and not isinstance(runs, pd.DataFrame):
         runs = list(runs) if isinstance(runs, Iterator) else runs
         steps = steps_of(runs, "lab.plots.comparison")
-    runs = checked(runs_of(runs, "lab.plots.comparison"), [*columns_of(by), *needed], "lab.plots.comparison")
+    runs = outermost(checked(runs_of(runs, "lab.plots.comparison"), [*columns_of(by), *needed], "lab.plots.comparison"))
+    if steps is not None and "run_id" in runs.columns:
+        steps = checked(steps_of(steps, "lab.plots.comparison"), ["run_id"], "lab.plots.comparison", STEPS_ADVICE)
+        steps = steps[steps["run_id"].isin(runs["run_id"])]
     groups = measured(runs, by, "comparison", level=level, unit=unit)
     both = cost_success_of(groups)
     measure = "completion" if both.empty else str(both["measure"].iloc[0])

@@ -15,7 +15,7 @@ import pytest
 import agentlab as lab
 from agentlab import MaxCost, StepCountIs
 from agentlab.errors import ConfigurationError
-from agentlab.testing import ScriptedProvider
+from agentlab.testing import ScriptedProvider, call, say
 from tests.analysis.run_builders import steps_of
 from tests.plots.builders import look, looping, run_of
 
@@ -33,9 +33,9 @@ OF_RUNS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "estimates": lambda runs: lab.plots.estimates_data(runs, "cost"),
     "cost_success": lab.plots.cost_success_data,
 }
-OF_STEPS: dict[str, Callable[[pd.DataFrame], Any]] = {
-    "backtest": lambda steps: lab.backtest(steps, LIMITS, by="provider"),
-    "suggest": lambda steps: lab.suggest(steps, LIMITS, cost="tokens", by="provider").frame,
+OF_STEPS: dict[str, Callable[..., Any]] = {
+    "backtest": lambda steps, **more: lab.backtest(steps, LIMITS, by="provider", **more),
+    "suggest": lambda steps, **more: lab.suggest(steps, LIMITS, cost="tokens", by="provider", **more).frame,
     "tokens": lab.plots.tokens_data,
     "cost": lab.plots.cost_data,
     "bands": lab.plots.bands_data,
@@ -204,6 +204,65 @@ def test_a_goal_read_from_a_file_is_accepted() -> None:
 
     expected = lab.backtest(STEPS, LIMITS, runs=RUNS, goal="terminated")
     pd.testing.assert_frame_equal(lab.backtest(STEPS, LIMITS, runs=written, goal="terminated"), expected)
+
+
+# Sub-agents, and runs that never began ------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def with_sub_agents() -> lab.Store:
+    """Runs of two providers, each of which calls a sub-agent of the same provider."""
+    store = lab.Store()
+
+    def boss(name: str) -> lab.Agent:
+        scout = lab.Agent(ScriptedProvider(looping(end=3), name=name, model="small"), tools=[look])
+        called = [call("scout", {"task": "go and look"}, tokens=(40, 10), cost="0.001"), say("done", tokens=(5, 5), cost="0.001")]
+        return lab.Agent(ScriptedProvider(called, name=name), tools=[scout.as_tool("scout", "Looks.")], observers=[store])
+
+    async def go() -> None:
+        for place in range(6):
+            for name in ("one", "two"):
+                await boss(name).run(f"task {place}")
+
+    asyncio.run(go())
+    return store
+
+
+@pytest.mark.parametrize("what", OF_RUNS)
+def test_the_runs_of_sub_agents_are_no_runs_of_a_group(what: str) -> None:
+    runs = with_sub_agents().frame("runs")
+    alone = runs[runs["called_by"].isna()]
+
+    assert (len(runs), len(alone)) == (24, 12)
+    pd.testing.assert_frame_equal(OF_RUNS[what](runs), OF_RUNS[what](alone))
+
+
+def test_plots_of_runs_with_sub_agents_show_the_runs_that_called_them() -> None:
+    store = with_sub_agents()
+    runs, steps = store.frame("runs"), store.frame("steps")
+    alone = runs[runs["called_by"].isna()]
+    theirs = steps[steps["run_id"].isin(alone["run_id"])]
+
+    assert lab.plots.comparison(store).alt == lab.plots.comparison(alone, theirs).alt
+    several = lab.plots.small_multiples
+    assert several(lab.plots.survival, store, by="model").alt == several(lab.plots.survival, alone, by="model").alt
+
+
+@pytest.mark.parametrize("ask", [OF_STEPS["backtest"], OF_STEPS["suggest"]], ids=["backtest", "suggest"])
+def test_a_store_its_frames_and_an_import_of_it_have_the_same_runs(ask: Callable[..., Any]) -> None:
+    store = with_sub_agents()
+    answer = ask(store)
+
+    assert answer["runs"].tolist() == [6] * len(answer)
+    pd.testing.assert_frame_equal(ask(lab.importers.store(store)), answer)
+    pd.testing.assert_frame_equal(ask(store.frame("steps"), runs=store.frame("runs")), answer)
+
+
+def test_runs_that_never_began_are_left_out_of_frames_too() -> None:
+    never = pd.concat([RUNS.assign(state="ended"), RUNS.iloc[:3].assign(run_id=["x", "y", "z"], state="not_started", steps=0)])
+
+    pd.testing.assert_frame_equal(lab.backtest(STEPS, LIMITS, runs=never), lab.backtest(STEPS, LIMITS, runs=RUNS))
+    assert lab.suggest(STEPS, LIMITS, runs=never, cost="tokens").runs == len(RUNS)
 
 
 # Error messages ---------------------------------------------------------------------------------------------------------------
