@@ -83,7 +83,7 @@ def summary(
     - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: unknown)
     - `units`: the number of independent units of the ended runs
     - `completed`: the number of runs that finished on their own; `completion_rate`, `completion_low`, `completion_high`
-    - `scored`: the number of runs with a score; `success_rate`, `success_low`, `success_high` if scores are yes or no, or with
+    - `scored`: the number of runs with a score; `success_rate`, `success_low`, `success_high` if all scores are yes or no, or with
       `success_at`, the lowest score that counts as success; `score_mean`, `score_low`, `score_high`
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
       is known; `tokens_unknown`, the unknown share
@@ -189,7 +189,14 @@ def groups_of(
     units[included] = units_of(frame[included], unit, within=names[included])
     used = {*columns, *unit_of(frame, unit), "prompt_id", "prompt", "run_id", "recording_id", "stop_reason", "score"}
     about = frame[[name for name in frame.columns if name in used]]
-    whole = _Runs(about, failed, ended, included, units, {name: floats(frame, name) for name in _READ})
+    values = {name: floats(frame, name) for name in _READ}
+    given = values["score"]
+    scores = success = scores_of(given, failed)
+    known = scores[~np.isnan(scores)]
+    if success_at is not None and len(known):
+        success = np.where(np.isnan(given), np.where(failed, 0.0, np.nan), given >= success_at)
+    yes_or_no, within = np.isin(known, (0, 1)).all(), ((known >= 0) & (known <= 1)).all()
+    whole = _Runs(about, failed, ended, included, units, values, scores, success, bool(yes_or_no), bool(within))
     places = names.groupby(names, sort=False).indices
     return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
 
@@ -208,6 +215,13 @@ class _Runs:
     """The runs in the figures."""
     units: Any
     values: dict[str, Any]
+    scores: Any
+    """As given; 0 for a failed run without a score if all are yes or no."""
+    success: Any
+    yes_or_no: bool
+    """True if all scores of the frame are 0 or 1."""
+    within_1: bool
+    """True if all are from 0 to 1."""
 
 
 def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
@@ -215,12 +229,7 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     number, units, failed = len(there), whole.units[there], whole.failed[there]
     number_failed, open_ = int((whole.failed & whole.ended)[places].sum()), int((~whole.ended[places]).sum())
     terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
-    scores = scores_of(given, failed, whole.values["score"])
-    success = scores
-    if success_at is not None and not np.isnan(whole.values["score"]).all():
-        success = np.where(np.isnan(given), np.where(failed, 0.0, np.nan), given >= success_at)
-    known_scores, replayed = scores[~np.isnan(scores)], whole.values["replayed"][places]
-    yes_or_no = bool(np.isin(known_scores, (0, 1)).all())
+    scores, success, replayed = whole.scores[there], whole.success[there], whole.values["replayed"][places]
     counts: dict[str, int | None] = {
         "runs": len(places),
         "not_ended": open_,
@@ -245,15 +254,14 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
 
     measure("completion", terminated, of_share)
     if "score" in whole.frame.columns:
-        if success_at is None and not yes_or_no:
+        if success_at is None and not whole.yes_or_no:
             measures["success"] = Estimate(None, None, None, 0, "scores are graded, pass success_at=…")
         else:
             measure("success", success, of_share, "without a score")
-        if yes_or_no:
+        if whole.yes_or_no:
             measure("score", scores, of_share, "without a score")
         else:
-            bounds = {"least": 0.0, "most": 1.0} if known_scores.min() >= 0 and known_scores.max() <= 1 else {}
-            measure("score", scores, of_mean, "without a score", **bounds)
+            measure("score", scores, of_mean, "without a score", **({"least": 0.0, "most": 1.0} if whole.within_1 else {}))
     for what, values in (("tokens", tokens), ("cost", cost)):
         measure(what, values, of_mean, least=0.0)
         measure(f"{what}_median", values, of_median)
@@ -305,7 +313,8 @@ def _small_samples(group: Group) -> str | None:
     units = group.counts["units"] or 0
     few = units < SMALL_SAMPLE and any(one.low is not None for one in group.measures.values())
     parts = [counted(units, "independent unit")] if few else []
-    for what in ("success", "tokens", "cost"):
+    graded = "score" in group.measures and group.measures["success"].low is None
+    for what in ("score" if graded else "success", "tokens", "cost"):
         one = group.measures.get(what)
         if one is not None and one.low is not None and one.units < min(SMALL_SAMPLE, units):
             parts.append(f"{what} known of {one.units}")

@@ -107,6 +107,35 @@ def test_scores_of_each_type(
     assert note is None or note in row["no_interval"]
 
 
+def test_scores_are_graded_in_all_groups_or_in_none() -> None:
+    """One group has only scores of 0 and 1; its failed runs have none, as those of the other group."""
+    runs = runs_of(
+        ["a"] * 20 + ["b"] * 20,
+        prompt_id=[f"p{place}" for place in range(20)] * 2,
+        score=[1.0, 0.0] * 8 + [None] * 4 + [0.5, 1.0] * 8 + [None] * 4,
+        stop_reason=(["completed"] * 16 + ["error"] * 4) * 2,
+        cost_usd=[0.01] * 40,
+    )
+    found = lab.summary(runs)
+
+    assert found["score_mean"].tolist() == [0.5, 0.75]
+    assert found["success_rate"].isna().all()
+    assert found["left_out"].tolist() == ["score: 4 of 20 without a score"] * 2
+    assert lab.plots.cost_success_data(runs)["rate"].tolist() == [0.5, 0.75]
+    assert lab.paired(runs, "score")[["against_mean", "group_mean"]].iloc[0].tolist() == [0.5, 0.75]
+    assert lab.summary(runs, success_at=1)["success_rate"].tolist() == [0.4, 0.4], "with failures"
+    none = lab.summary(runs.assign(score=runs["score"].where(runs["provider"] == "b")))
+    assert (none["scored"].tolist(), none["score_mean"].tolist()) == ([0, 16], [pd.NA, 0.75])
+
+
+@pytest.mark.parametrize(("scores", "what"), [([0.25, 0.5, 1.0], "score"), ([0, 1, 1], "success")], ids=["graded", "yes or no"])
+def test_a_score_that_few_runs_have_is_a_small_sample(scores: list[float], what: str) -> None:
+    row = row_of(lab.summary(runs_of(["a"] * 40, score=[*scores * 4, *[None] * 28])))
+
+    assert row["score_low"] < row["score_mean"] < row["score_high"]
+    assert row["small_sample"].startswith(f"{what} known of 12: fewer than 20")
+
+
 def test_groups_by_several_columns_with_unknown_values() -> None:
     runs = runs_of(["a", "a", "b", "a"]).assign(model=["m", "n", None, "m"])
     found = lab.summary(runs, by=["provider", "model"])
@@ -149,6 +178,7 @@ def frame_of(rows: list[Any]) -> pd.DataFrame:
 @settings(deadline=None, max_examples=25)
 @given(many, st.randoms(use_true_random=False))
 def test_neither_row_order_nor_other_groups_change_a_row(rows: list[Any], rng: random.Random) -> None:
+    """Other groups only decide whether scores are graded, for which one run is enough."""
     frame = frame_of(rows)
     whole = lab.summary(frame)
     mixed = lab.summary(frame.sample(frac=1, random_state=rng.randrange(1000)))
@@ -156,9 +186,10 @@ def test_neither_row_order_nor_other_groups_change_a_row(rows: list[Any], rng: r
     pd.testing.assert_frame_equal(
         whole.sort_values("provider", ignore_index=True), mixed.sort_values("provider", ignore_index=True), check_exact=True
     )
+    graded = frame.index.isin(frame.index[frame["score"] == 0.5][:1])
     for place, provider in enumerate(whole["provider"]):
-        alone = lab.summary(frame[frame["provider"] == provider])
-        assert row_of(alone) == row_of(whole, place)
+        alone = lab.summary(frame[(frame["provider"] == provider) | graded])
+        assert row_of(alone, alone["provider"].tolist().index(provider)) == row_of(whole, place)
 
 
 @settings(deadline=None, max_examples=25)
