@@ -119,7 +119,7 @@ def message_of(branch: RunLike) -> str | None:
     if parent is None:
         return None
     ours, theirs = branch.timeline.messages_of(at), parent.timeline.messages_of(at)
-    added = ours[len(theirs)].text if len(ours) > len(theirs) else None
+    added = ours[-1].text if len(ours) > len(theirs) else None
     return None if added == branch.limits.continuation.hint else added  # the hint is added to an answer that was cut off
 
 
@@ -139,10 +139,10 @@ def _in_settings(ours: RunSettings, theirs: RunSettings) -> Iterator[str]:
     for part in ("budget", "continuation"):
         mine, other = getattr(ours, part), getattr(theirs, part)
         if mine != other:
-            for name in type(mine).__dataclass_fields__:
+            for name, field in type(mine).__dataclass_fields__.items():
                 value = getattr(mine, name)
                 if value != getattr(other, name):
-                    yield f"{name} {'no limit' if value is None else value}"
+                    yield f"{name} {field.metadata.get('none', 'no limit') if value is None else value}"
     if ours.stop != theirs.stop:
         yield f"stop {'no condition' if ours.stop is None else ours.stop}"
     if ours.terminating != theirs.terminating:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import Budget, StopReason
 from agentlab.engine.ask import _with_tool_choice
-from agentlab.engine.step import LAST_ANSWER, LIMIT_RAISED
+from agentlab.engine.plan import LAST_ANSWER, LIMIT_RAISED
+from agentlab.engine.run_tree import differences
 from agentlab.errors import LimitError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
@@ -92,6 +93,7 @@ def test_a_message_after_a_last_answer_gives_the_tools_back() -> None:
     done(run)
     branch = run.fork(4, message="And in winter?", budget=Budget(max_turns=6))
     assert [message.text for message in branch.messages[-3:]] == ["so far", LIMIT_RAISED, "And in winter?"]
+    assert differences(branch) == ('message "And in winter?"', "max_turns 6", "last_answer none held back")
     assert run.fork(3, message="Go on.").messages[-2].role == "tool"
 
 
