@@ -14,6 +14,7 @@ import base64
 import functools
 import inspect
 import json
+import math
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
@@ -63,10 +64,7 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
             f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
             f"which gets the {schema.__name__}."
         )
-    try:
-        parsed = schema.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(name, error) from error
+    parsed = _json_schema(name, schema)
     if "$ref" in parsed:  # the schema of a recursive class is among the definitions
         own_name = parsed.pop("$ref").removeprefix("#/$defs/")
         parsed = {**parsed["$defs"][own_name], **parsed}
@@ -94,11 +92,24 @@ def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseMod
     """
     summary, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
     model = _arguments_model(name, function, per_parameter)
+    return summary, model, _without_titles(_json_schema(name, model))
+
+
+def _json_schema(name: str, model: type[pydantic.BaseModel]) -> dict[str, Any]:
     try:
-        schema = model.model_json_schema()
+        schema: dict[str, Any] = _finite(model.model_json_schema())
     except pydantic.errors.PydanticUserError as error:
         raise _no_schema(name, error) from error
-    return summary, model, _without_titles(schema)
+    return schema
+
+
+def _finite(part: JSON) -> JSON:
+    """Return a schema without the defaults and limits that JSON cannot express, such as `math.inf`."""
+    if isinstance(part, list):
+        return [_finite(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _finite(value) for key, value in part.items() if not (isinstance(value, float) and not math.isfinite(value))}
 
 
 def unwrapped(function: Function) -> Function:
@@ -129,7 +140,8 @@ def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
 
 
 def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
-    reason = str(error).splitlines()[0]
+    is_nested = isinstance(error, pydantic_core.SchemaError)  # such as a pattern that Rust's regular expressions do not have
+    reason = " ".join(str(error).rpartition("SchemaError: ")[2].split()) if is_nested else str(error).splitlines()[0]
     return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
 
 
@@ -166,7 +178,7 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
         fields[PREFIX + parameter.name] = (hint, pydantic.Field(alias=parameter.name, **more))
     try:
         return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
+    except (pydantic.errors.PydanticUserError, pydantic_core.SchemaError, NameError, TypeError) as error:
         raise _no_schema(name, error) from error
 
 

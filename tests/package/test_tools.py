@@ -9,6 +9,7 @@ import datetime as dt
 import enum
 import functools
 import json
+import math
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -66,6 +67,8 @@ def field_default(days: int = pydantic.Field(3, ge=1, le=7, alias="many")) -> No
 def field_factory(cities: list[str] = pydantic.Field(default_factory=lambda: ["Graz"])) -> None: ...  # noqa: B008
 def text(days: Annotated[int, "how many days", "or more"] = 3) -> None: ...
 def text_and_field(days: Annotated[int, "how many", pydantic.Field(description="days")]) -> None: ...
+def endless(price: float = math.inf, default: float = math.nan) -> None: ...
+def endless_field(price: float = pydantic.Field(math.inf, ge=0, le=math.inf)) -> None: ...
 def keyword_only(*, city: str) -> None: ...
 def awkward(schema: str, copy: int, _hidden: bool, self_: str, model_config: str, argument_x: str = "") -> None: ...
 def anything(value: Any) -> None: ...
@@ -90,6 +93,8 @@ SCHEMAS: dict[Callable[..., Any], tuple[dict[str, Any], list[str]]] = {
     field_factory: ({"cities": {"type": "array", "items": {"type": "string"}}}, []),
     text: ({"days": {"type": "integer", "default": 3, "description": "how many days"}}, []),
     text_and_field: ({"days": {"type": "integer", "description": "days"}}, ["days"]),
+    endless: ({"price": {"type": "number"}, "default": {"type": "number"}}, []),
+    endless_field: ({"price": {"type": "number", "minimum": 0}}, []),
     keyword_only: ({"city": {"type": "string"}}, ["city"]),
     awkward: (
         {
@@ -117,7 +122,7 @@ def test_the_schema_follows_the_signature(function: Callable[..., Any]) -> None:
     assert spec.parameters["properties"] == properties
     assert spec.parameters.get("required", []) == required
     assert spec.parameters["additionalProperties"] is False
-    assert json.loads(spec.parameters_json) == spec.parameters
+    assert json.loads(spec.parameters_json, parse_constant=pytest.fail) == spec.parameters
     assert "title" not in spec.parameters
 
 
@@ -131,6 +136,7 @@ VALUES: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
     (optional, '{"city": null}', {"city": None}),
     (literal, '{"unit": "F"}', {"unit": "F"}),
     (field, '{"city": "Rome"}', {"city": "Rome"}),
+    (endless_field, "{}", {"price": math.inf}),
     (field_default, "", {"days": 3}),
     (field_default, '{"days": "7"}', {"days": 7}),
     (field_factory, "{}", {"cities": ["Graz"]}),
@@ -449,6 +455,28 @@ def test_a_class_as_parameter_is_a_schema_and_arrives_as_an_instance(function: A
     assert wrong.content == "The arguments are not valid, nothing was executed. days: Input should be greater than or equal to 1"
 
 
+class Range(pydantic.BaseModel):
+    least: float = 0
+    most: float = math.inf
+
+
+class Search(pydantic.BaseModel):
+    within: Range = Range()
+    factor: float = math.inf
+
+
+def find(search: Search) -> str:
+    return str(search.within.most + search.factor)
+
+
+@pytest.mark.parametrize("made", [tool(find), tool(find, schema=Search)], ids=["parameter", "schema"])
+def test_a_default_that_is_no_json_is_not_sent(made: lab.tools.Tool) -> None:
+    assert '"most": {"title": "Most", "type": "number"}' in made.spec.parameters_json
+    assert "Infinity" not in made.spec.parameters_json
+    sent = "{}" if made.takes else '{"search": {}}'
+    assert call_tool(made, sent).content == "inf"
+
+
 def test_a_class_is_a_tool_and_a_terminating_one_returns_the_instance() -> None:
     script = [call("Answer", {"city": "Graz", "days": "many"}), call("Answer", {"city": "Graz"})]
     made = lab.Agent(lab.testing.ScriptedProvider(script), tools=[Answer], terminating=["Answer"])
@@ -487,6 +515,7 @@ def double_star(**cities: str) -> None: ...
 def by_position(city: str, /) -> None: ...
 def unresolved(city: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def broken_annotation(city: "list[") -> None: ...  # noqa: F722
+def look_ahead(name: Annotated[str, pydantic.Field(pattern="^(?!admin).*$")]) -> None: ...
 def callback(then: Callable[[int], int]) -> None: ...
 def thread(lock: threading.Thread) -> None: ...
 
@@ -500,6 +529,7 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
     "unresolved-annotation": (unresolved, "name 'Nowhere' is not defined"),
     "broken-annotation": (broken_annotation, "an annotation that cannot be resolved"),
     "no-schema": (callback, "has a parameter that has no JSON schema"),
+    "no-regex": (look_ahead, "no JSON schema: regex parse error: ^(?!admin).*$ ^^^ error: look-around"),
     "no-schema-at-all": (thread, "has a parameter that has no JSON schema"),
     "class": (Shop, "is not a function"),
     "text": ("search", "'search' is not a function"),
