@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agentlab._internal.formatting import as_set
 from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop import inspect_reader
@@ -277,7 +278,7 @@ def _end(
     """Return the stop reason of the sample and its detail."""
     if sample["limit"] is not None:
         kind, limit = str(sample["limit"]["type"]), sample["limit"]["limit"]
-        return STOP_REASONS.get(kind), f"The {kind} limit of the sample, {limit:g}, was reached."
+        return STOP_REASONS.get(kind), f"The {kind} limit of the sample, {as_set('', limit)}, was reached."
     if sample["error"] is not None:
         return StopReason.ERROR, _error_text(sample["error"])
     if SUBMIT in called_last:

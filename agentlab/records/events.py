@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from agentlab._internal.formatting import as_set, counted
+from agentlab._internal.formatting import as_set, counted, read_of
 from agentlab._internal.lazy import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
@@ -578,8 +578,8 @@ def detail_of(event: Event) -> str:
             why = f": {event.why}" if isinstance(event, ApprovalRequested) else ""
             return f"{event.tool_call.name}({event.tool_call.arguments}){why}"
         case ToolProgress():
-            of = "" if event.total is None else f" of {event.total:g}"
-            return f"{event.tool}: {event.progress:g}{of}{f', {event.message}' if event.message else ''}"
+            done = read_of("", event.progress, event.total)
+            return f"{event.tool}: {done}{f', {event.message}' if event.message else ''}"
         case ToolFinished():
             return f"{event.result.name}: {event.result.error or 'ok'}"
         case ApprovalGiven():

@@ -152,9 +152,9 @@ def models(sample: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_every_limit_of_inspect_has_its_stop_reason() -> None:
     for kind, reason in STOP_REASONS.items():
-        found = changed("paid", lambda sample, kind=kind: sample.update(limit={"type": kind, "limit": 3.0}))
+        found = changed("paid", lambda sample, kind=kind: sample.update(limit={"type": kind, "limit": 1234567.0}))
         assert found.runs["stop_reason"].to_list() == [reason.value]
-        assert f"The {kind} limit of the sample, 3," in found.runs["detail"][0]
+        assert f"The {kind} limit of the sample, 1234567," in found.runs["detail"][0]
     unknown = changed("paid", lambda sample: sample.update(limit={"type": "new", "limit": 3.0}))
     assert unknown.runs["stop_reason"].isna().all()
     assert unknown.runs["truncated"].isna().all()

@@ -70,10 +70,16 @@ def detail(event: events.Event) -> Any:
             "at character 9: a piece was lost",
             id="asked again",
         ),
+        pytest.param(
+            events.ToolProgress(1.0, 2, "c1", "load", 52_428_800.0, 104_857_600.0, "page 1"),
+            "load: 52428800 of 104857600, page 1",
+            id="progress in bytes",
+        ),
+        pytest.param(events.ToolProgress(1.0, 2, "c1", "load", 0.5, None, ""), "load: 0.5", id="progress without a total"),
         pytest.param(events.Nudged(1.0, 2, 1, 2), "reminder 1 of 2 in a row", id="a nudge"),
     ],
 )
-def test_details_of_events_around_a_cut_answer(event: events.Event, expected: str) -> None:
+def test_details_of_events(event: events.Event, expected: str) -> None:
     assert detail(event) == expected
 
 
