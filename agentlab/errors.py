@@ -19,7 +19,7 @@
     │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
     ├── McpError                      an MCP server cannot be started, has ended, or reports that a call failed
     ├── MissingUsageError             a response has no usage, and Budget(missing_usage="fail") is set
-    ├── ContextChangedError           another process wrote to a chat's context during a request
+    ├── ContextChangedError           another process or event loop wrote to a chat's context
     ├── StorageError                  runs cannot be written to, or read from, a store
     ├── StoredError                   the error of a stored run, with the message of the original
     ├── RunEndedError                 a step was requested from a run that has ended

@@ -276,7 +276,7 @@ class MissingUsageError(AgentlabError):
 
 
 class ContextChangedError(AgentlabError):
-    """Another process wrote to a chat's context during a request; nothing was saved.
+    """Another process or event loop wrote to a chat's context during a request; nothing was saved.
 
     Example:
         >>> from agentlab.serving.contexts import Contexts

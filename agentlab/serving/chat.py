@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import pydantic_core
 
@@ -39,7 +40,7 @@ from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.messages import Message, ToolCall
 from agentlab.model.parts import Content, as_text, joined
 from agentlab.records.result import RunResult
-from agentlab.serving.contexts import IN_MEMORY, Contexts, NamedLocks
+from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.transport import Transport, current
 
 if TYPE_CHECKING:
@@ -112,12 +113,12 @@ class Chat(Displayable):
     tool_ids    additional ids of the agent's tools, such as {"7f3a": "finalize"}: a terminating_config names tools by id or by name
     transport   sends the agent's requests; by default that of the surrounding `lab.replay` or `lab.record` when the Chat is created
 
-    A new id begins a new context. A context is used by one request at a time: a second request waits for the first. A request is saved
-    as a whole when its run has ended; a request that fails does not change the context. Limits are outcomes: the messages until a limit
-    was reached are saved and returned, with the stop_reason.
+    A new id begins a new context. A context is used by one request of an event loop at a time: a second one waits for the first. A
+    request is saved as a whole when its run has ended; a request that fails does not change the context. Limits are outcomes: the
+    messages until a limit was reached are saved and returned, with the stop_reason.
 
     Raises ChatInputError for invalid arguments, RunFailed (or the ConfigurationError) if the run ended as ERROR, and
-    ContextChangedError if another process wrote to the context meanwhile; nothing is saved then.
+    ContextChangedError if another process or event loop wrote to the context meanwhile; nothing is saved then.
 
     Example:
         >>> chat = lab.Chat(brief)  # path="chat.sqlite" stores it
@@ -148,7 +149,7 @@ class Chat(Displayable):
                 )
         self.contexts: Contexts = Contexts(path)
         self.transport: Transport = transport or current()
-        self._locks = NamedLocks()
+        self._locks = WeakValueDictionary[tuple[int, str], asyncio.Lock]()  # by event loop and context
 
     @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: Content, terminating_config: TerminatingConfig | None = None) -> ChatReply:
@@ -234,7 +235,7 @@ class Chat(Displayable):
             raise ChatInputError(f"role={_shown(role)}: pass 'assistant' or 'user'.")
         is_users = role == "user"
         new_message = _user_message("message", message) if is_users else Message(role, _checked_text("message", message))
-        async with self._locks.holding(_checked_id(context_id)):
+        async with self._lock(_checked_id(context_id)):
             before = await _in_thread(lambda: self.contexts.messages(context_id))
             await _in_thread(lambda: self.contexts.append(context_id, [new_message], after=len(before)))
         return ChatReply(new_message.text, role == "assistant", (), messages=(new_message,))
@@ -281,11 +282,14 @@ class Chat(Displayable):
     def __repr__(self) -> str:
         return f"Chat({self.agent!r}, path={self.contexts.path!r})"
 
+    def _lock(self, context_id: str) -> asyncio.Lock:
+        return self._locks.setdefault((id(asyncio.get_running_loop()), context_id), asyncio.Lock())
+
     async def _answer(self, context_id: str | None, new_message: Message | None, config: TerminatingConfig | None) -> ChatReply:
         async with AsyncExitStack() as locks:
             before: list[Message] = []
             if context_id is not None:
-                await locks.enter_async_context(self._locks.holding(context_id))
+                await locks.enter_async_context(self._lock(context_id))
                 before = await _in_thread(lambda: self.contexts.messages(context_id))
             if new_message is None and not before:
                 raise ContextNotFoundError(

@@ -1,4 +1,4 @@
-"""Stored conversations by context id, in a SQLite file or in memory, and locks that allow one request at a time per context.
+"""Stored conversations by context id, in a SQLite file or in memory.
 
 The messages of one request are written in one transaction that is on the disk before `append` returns (WAL, synchronous=FULL), so a
 crash leaves a context with all of them or none. SQLite's WAL does not work on network file systems.
@@ -6,15 +6,11 @@ crash leaves a context with all of them or none. SQLite's WAL does not work on n
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import sqlite3
 import threading
 import weakref
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -108,7 +104,7 @@ class Contexts:
             if count != after:
                 raise ContextChangedError(
                     f"The context {context_id!r} had {after} messages when the request began, and now has {count}: "
-                    "another process wrote to it. Nothing was saved; send the request again."
+                    "another process or event loop wrote to it. Nothing was saved; send the request again."
                 )
             self._database.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
 
@@ -136,49 +132,3 @@ class Contexts:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-class NamedLocks:
-    """Locks by name, first come, first served. A name that is not locked takes no memory.
-
-    An asyncio.Lock belongs to one event loop; these locks work across loops, such as a notebook's and the background loop.
-    """
-
-    __slots__ = ("_guard", "_waiting")
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._waiting: dict[str, deque[concurrent.futures.Future[None]]] = {}
-
-    @asynccontextmanager
-    async def holding(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock of this name within the block."""
-        await self._acquire(name)
-        try:
-            yield
-        finally:
-            self._release(name)
-
-    async def _acquire(self, name: str) -> None:
-        with self._guard:
-            if name not in self._waiting:
-                self._waiting[name] = deque()
-                return
-            turn: concurrent.futures.Future[None] = concurrent.futures.Future()
-            self._waiting[name].append(turn)
-        try:
-            await asyncio.wrap_future(turn)
-        except asyncio.CancelledError:
-            if not turn.cancel() and not turn.cancelled():  # the lock was passed on just before
-                self._release(name)
-            raise
-
-    def _release(self, name: str) -> None:
-        with self._guard:
-            waiting = self._waiting[name]
-            while waiting:
-                turn = waiting.popleft()
-                if turn.set_running_or_notify_cancel():
-                    turn.set_result(None)
-                    return
-            del self._waiting[name]

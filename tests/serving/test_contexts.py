@@ -1,10 +1,8 @@
-"""Messages as JSON, contexts in SQLite, and one holder of a name at a time."""
+"""Messages as JSON, and contexts in SQLite."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.model.messages import Message, NativeContent, Stop, ToolCall, ToolResult, decode, encode
-from agentlab.serving.contexts import Contexts, NamedLocks
+from agentlab.serving.contexts import Contexts
 from agentlab.storage.store import Store
 
 ANY_TEXT = st.text(st.characters(), max_size=20)  # lone surrogates too
@@ -129,67 +127,3 @@ def test_a_damaged_row_is_reported(tmp_path: Path) -> None:
         contexts._database.execute("INSERT INTO messages VALUES ('a', 0, 'nothing')")
         with pytest.raises(ConfigurationError, match=r"Message 0 of the context 'a' .* is damaged"):
             contexts.messages("a")
-
-
-def test_a_name_has_one_holder_and_is_passed_on_in_order() -> None:
-    turns, order = NamedLocks(), []
-
-    async def hold(number: int) -> None:
-        async with turns.holding("a"):
-            order.append(number)
-            await asyncio.sleep(0)
-            order.append(number)
-
-    async def main() -> None:
-        await asyncio.gather(*[hold(number) for number in range(20)])
-
-    asyncio.run(main())
-    assert order == [number for number in range(20) for _ in "12"]
-    assert turns._waiting == {}
-
-
-def test_a_name_has_one_holder_across_loops() -> None:
-    turns, inside, worst = NamedLocks(), 0, 0
-
-    async def hold() -> None:
-        nonlocal inside, worst
-        for _ in range(30):
-            async with turns.holding("a"):
-                inside += 1
-                worst = max(worst, inside)
-                await asyncio.sleep(0.0001)
-                inside -= 1
-
-    threads = [threading.Thread(target=lambda: asyncio.run(hold())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert worst == 1
-    assert turns._waiting == {}
-
-
-@pytest.mark.parametrize("handed_over", [False, True])
-def test_a_cancelled_waiter_blocks_nobody(handed_over: bool) -> None:
-    turns, got = NamedLocks(), []
-
-    async def hold(name: str) -> None:
-        async with turns.holding("a"):
-            got.append(name)
-
-    async def main() -> None:
-        async with turns.holding("a"):
-            second, third = asyncio.create_task(hold("second")), asyncio.create_task(hold("third"))
-            await asyncio.sleep(0)
-            if not handed_over:
-                second.cancel()
-                await asyncio.sleep(0)
-        second.cancel()  # its turn has come, and it has not noticed yet
-        async with asyncio.timeout(60):
-            await third
-        assert second.cancelled() or await asyncio.wait([second])
-
-    asyncio.run(main())
-    assert got == ["third"]
-    assert turns._waiting == {}

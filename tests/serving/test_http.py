@@ -172,6 +172,18 @@ def test_a_concurrent_write_by_another_process_is_a_conflict(tmp_path: Path) -> 
         assert [message.text for message in chat.messages("a")] == ["I was faster."]
 
 
+def test_a_concurrent_write_on_another_event_loop_is_a_conflict() -> None:
+    class Meddler(Parrot):
+        async def respond(self, request: Any, context: Any) -> Any:
+            await asyncio.to_thread(lambda: asyncio.run(chat.add_message("a", "I was faster.")))
+            return await super().respond(request, context)
+
+    chat = lab.Chat(lab.Agent(Meddler()))
+    with pytest.raises(lab.errors.ContextChangedError, match="another process or event loop wrote to it"):
+        asyncio.run(chat.chat("a", "Hello."))
+    assert [message.text for message in chat.messages("a")] == ["I was faster."]
+
+
 def test_a_body_over_a_mebibyte_is_refused_in_any_encoding() -> None:
     def message(size: int) -> bytes:
         return json.dumps({**OK, "message": "x" * (size - len(json.dumps({**OK, "message": ""})))}).encode()
@@ -312,6 +324,7 @@ def test_requests_of_one_context_wait_for_each_other() -> None:
     assert model.most_at_once == 1
     assert sorted(kept[::2]) == sorted(f"m{number}" for number in range(20))
     assert kept[-1] == " | ".join(kept[::2])  # the last one saw all the others, in order
+    assert not chat._locks  # a context that is not in use takes no memory
 
 
 def test_the_openapi_document_matches_the_endpoints() -> None:
