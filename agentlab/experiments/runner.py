@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentlab._internal.redaction import Redactor
-from agentlab.agent import Agent, Run
+from agentlab.agent import Agent, Ask, Run
 from agentlab.engine import call_context
-from agentlab.engine.client import CallContext, HttpModel, Model
+from agentlab.engine.client import HttpModel
 from agentlab.engine.worker import result_of
 from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments.identity import MADE_BY, with_task
@@ -548,41 +548,22 @@ class LimitedTransport:
             yield answer
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedModel:
-    """A user's own model behind a rate limit."""
-
-    inner: Any
-    limiter: RateLimiter
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return str(self.inner.name)
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return str(self.inner.model)
-
-    async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Wait, then call the model."""
-        await self.limiter.wait()
-        response: ModelResponse = await self.inner.respond(request, context)
-        return response
-
-
 def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
     """Let the run's requests wait for the rate limit, except in a replay."""
-    model: Model = run.agent.model
     if limiter is None:
         return
-    if isinstance(model, HttpModel):
-        if run.stepper.context.transport.needs_key:
-            run.stepper.context.transport = LimitedTransport(run.stepper.context.transport, limiter)
+    context = run.stepper.context
+    if isinstance(run.agent.model, HttpModel):
+        if context.transport.needs_key:
+            context.transport = LimitedTransport(context.transport, limiter)
         return
-    run.stepper.context.agent = copy.copy(run.agent)
-    run.stepper.context.agent.model = LimitedModel(model, limiter)
+
+    async def limited(request: ModelRequest, ask: Ask) -> ModelResponse:
+        await limiter.wait()
+        return await ask(request)
+
+    context.agent = copy.copy(run.agent)
+    context.agent.middleware = (*run.agent.middleware, limited)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -450,6 +452,26 @@ def test_requests_are_spaced_over_all_runs_of_a_provider() -> None:
 
 
 @pytest.mark.usefixtures("fake_time")
+def test_a_rate_limit_keeps_the_form_of_typed_answers_that_a_custom_model_asks_for() -> None:
+    @dataclass
+    class Trip:
+        city: str
+
+    class Structured:
+        name, model, base_url = "mine", "m1", "http://127.0.0.1:9/v1"
+
+        def output_form(self, *, with_tools: bool) -> str:
+            return "schema"
+
+        async def respond(self, request: Any, context: Any) -> Any:
+            return say(json.dumps({"city": "Graz" if request.output_schema is not None and not request.tools else "no schema"}))
+
+    results = go(lab.Experiment([lab.Agent(Structured(), output=Trip, name="a")], ["?"], rate_limits={"mine": 6000}))
+    (ended,) = results.loaded
+    assert ended.result.output == Trip("Graz")
+    assert ended.provenance.base_url == "http://127.0.0.1:9/v1"
+
+
 def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
     study = lab.Experiment([looking()], ["x", "y"], rate_limits={"scripted": 1200})
     begun = time.monotonic()
