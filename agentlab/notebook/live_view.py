@@ -44,24 +44,21 @@ AT_EXIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG with its alternative text; `about` is a remark below it. `width` and `height` are in pixels of the page, of which the
-    PNG may have more."""
+    """A PNG with its alternative text. `width` and `height` are in pixels of the page, of which the PNG may have more."""
 
     png: bytes
     alt: str
     width: int
     height: int
-    about: str = ""
 
     def as_html(self) -> str:
-        """The picture embedded in the page, with the remark below."""
-        return markup.picture(self.png, f"{self.alt} {self.about}".strip(), self.width) + markup.note(self.about)
+        """The picture embedded in the page."""
+        return markup.picture(self.png, self.alt, self.width)
 
     def as_output(self) -> tuple[dict[str, str], dict[str, Any]]:
         """The picture as an output of a cell: data and metadata by mime type. Without text, since times differ between runs."""
-        alt = printable(f"{self.alt} {self.about}".strip())
         data = {"image/png": base64.b64encode(self.png).decode()}
-        return data, {"image/png": {"width": self.width, "height": self.height, "alt": alt}}
+        return data, {"image/png": {"width": self.width, "height": self.height, "alt": printable(self.alt)}}
 
 
 class StaticOutputs(ABC):

@@ -70,20 +70,15 @@ def note(text: str) -> str:
     return f'<div class="agentlab-note">{escape(text, 1000)}</div>' if text else ""
 
 
-def aside(text: str) -> str:
-    """A remark in small print within a line."""
-    return f'<span class="agentlab-note">{escape(text)}</span>'
-
-
 def fault(message: str) -> str:
     """An error below a control."""
     return f'<div class="agentlab-fault" role="alert">{escape(message, 1000)}</div>'
 
 
-def picture(png: bytes, alt: str, width: int, *, attributes: str = "") -> str:
+def picture(png: bytes, alt: str, width: int) -> str:
     """A picture embedded in the page, with its alternative text; at most `width` pixels wide."""
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    return f'<img{attributes} src="{source}" alt="{escape_whole(alt)}" style="width:100%; max-width:{width}px">'
+    return f'<img src="{source}" alt="{escape_whole(alt)}" style="width:100%; max-width:{width}px">'
 
 
 def table(
@@ -92,9 +87,7 @@ def table(
     numbers: Sequence[int] = (),
     *,
     css: str = "",
-    attributes: str = "",
     caption: str = "",
-    row_attributes: Sequence[str] = (),
 ) -> str:
     """A table. Cells are escaped unless they are `Markup`; the columns in `numbers` are aligned to the right."""
     css_of = [' class="number"' if index in numbers else "" for index in range(len(heads))]
@@ -103,12 +96,12 @@ def table(
         for name, number in zip(heads, css_of, strict=True)
     )
     lines = []
-    for at, row in enumerate(rows):
+    for row in rows:
         cells = (cell if isinstance(cell, Markup) else escape(cell) for cell in row)
         body = "".join(f"<td{number}>{cell}</td>" for cell, number in zip(cells, css_of, strict=True))
-        lines.append(f"<tr{row_attributes[at] if row_attributes else ''}>{body}</tr>")
+        lines.append(f"<tr>{body}</tr>")
     return (
-        f'<table class="{f"agentlab-steps {css}".strip()}"{attributes}>{f"<caption>{caption}</caption>" if caption else ""}'
+        f'<table class="{f"agentlab-steps {css}".strip()}">{f"<caption>{caption}</caption>" if caption else ""}'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     )
 

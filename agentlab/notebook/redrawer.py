@@ -7,7 +7,6 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab.engine.worker import running_loop
@@ -19,29 +18,20 @@ PAUSE_PER_DRAWING = 10
 CLOCK_TICK_S = 1.0
 
 
-class Redraws(Protocol):
-    """Draws a view again when something has changed."""
-
-    def mark(self, *, soon: bool = False) -> None:
-        """Request a redraw, from any thread; `soon` for an action of the person."""
-        ...
-
-
-def redrawer(draw: Callable[[], None], ticks: Callable[[], bool]) -> Redraws:
+def redrawer(draw: Callable[[], None], ticks: Callable[[], bool]) -> Redrawer | LoopRedrawer:
     """Return what redraws a view by `draw`. `ticks` returns True while time passes that the page shows."""
-    return Redrawer(draw, ticks, lambda: not ticks()) if can_start_threads() else LoopRedrawer(draw, ticks)
+    return Redrawer(draw, ticks) if can_start_threads() else LoopRedrawer(draw, ticks)
 
 
 class Redrawer:
     """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.
 
-    `ticks` returns True while time passes that the page shows; `over` returns True when nothing more is expected: the thread then
-    ends, and the next `mark()` starts another. The thread runs in a copy of the context in which this object was created, by which
-    ipykernel finds the cell of the widgets.
+    `ticks` returns True while time passes that the page shows; after it the thread ends, and the next `mark()` starts another. The
+    thread runs in a copy of the context in which this object was created, by which ipykernel finds the cell of the widgets.
     """
 
-    def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
-        self._draw, self._ticks, self._over = draw, ticks, over
+    def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool]) -> None:
+        self._draw, self._ticks = draw, ticks
         self._marked, self._hurried = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -72,12 +62,12 @@ class Redrawer:
             self._rest()
             self._marked.clear()
             # Read before drawing: an end during the drawing, which no event reports, is drawn at the next tick.
-            ticking, last = self._ticks(), self._over()
+            ticking = self._ticks()
             took_s = -time.thread_time()
             self._draw()
             took_s += time.thread_time()
             self._drawn_at, self._rest_s = time.monotonic(), PAUSE_PER_DRAWING * took_s if ticking else 0.0
-            if last:
+            if not ticking:
                 with self._lock:
                     if not self._marked.is_set():  # otherwise something changed meanwhile
                         self._thread = None

@@ -235,7 +235,7 @@ def test_an_unknown_command_and_an_unknown_run_are_refused() -> None:
 def test_redraws_are_coalesced() -> None:
     drawn: list[float] = []
     over = threading.Event()
-    redrawer = Redrawer(lambda: drawn.append(time.monotonic()), lambda: False, over.is_set)
+    redrawer = Redrawer(lambda: drawn.append(time.monotonic()), lambda: not over.is_set())
     redrawer.start()
     began = time.monotonic()
     for _ in range(300):
