@@ -6,7 +6,6 @@ Slider and button are what ipywidgets does not have. If the page has no anywidge
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -133,22 +132,13 @@ class NumberField:
                 self.message.value = ""
 
 
-@functools.cache
-def _script(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
-
-
 class RangeSlider(anywidget.AnyWidget):
     """An accessible slider over a list of values, described by `texts`; `place` is the chosen one, from 0. See range_slider.js."""
 
-    _esm = traitlets.Unicode().tag(sync=True)
+    _esm = Path(__file__).with_name("range_slider.js")
     label = traitlets.Unicode().tag(sync=True)
     texts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     place = traitlets.Int().tag(sync=True)
-
-    @traitlets.default("_esm")
-    def _its_script(self) -> str:
-        return _script("range_slider.js")
 
     @traitlets.validate("place")
     def _within(self, proposal: traitlets.Bunch) -> int:
@@ -158,10 +148,6 @@ class RangeSlider(anywidget.AnyWidget):
 class CopyButton(anywidget.AnyWidget):
     """A button that copies `text` to the clipboard. See copy_button.js."""
 
-    _esm = traitlets.Unicode().tag(sync=True)
+    _esm = Path(__file__).with_name("copy_button.js")
     label = traitlets.Unicode("Copy as code").tag(sync=True)
     text = traitlets.Unicode().tag(sync=True)
-
-    @traitlets.default("_esm")
-    def _its_script(self) -> str:
-        return _script("copy_button.js")
