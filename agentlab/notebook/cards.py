@@ -257,7 +257,7 @@ def _condition(value: StopCondition) -> Card:
         flags = [word for word, on in (("not", node.negated), ("off", node.off)) if on]
         return _indented(node.depth, node.name), _condition_values(node), ", ".join(flags)
 
-    return Card("Stop condition", table=_table(("condition", "values", ""), outline(value), row))
+    return Card("Stop condition", table=_table(("name", "condition", ""), outline(value), row))
 
 
 def _indented(depth: int, text: str) -> str:
@@ -265,19 +265,9 @@ def _indented(depth: int, text: str) -> str:
 
 
 def _condition_values(node: Node) -> str:
-    condition: Any = node.condition
     if node.is_group:
-        return f"{'any' if type(condition).__name__ == 'AnyOf' else 'all'} of the {len(condition.parts)} below"
-    if not dataclasses.is_dataclass(condition):
-        return repr(condition)
-    values = {field.name: getattr(condition, field.name) for field in dataclasses.fields(condition) if field.repr}
-    return ", ".join(f"{name}={_short(value)}" for name, value in values.items())
-
-
-def _short(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return getattr(value, "__name__", "a function") if callable(value) else in_words(value)
+        return f"{'any' if type(node.condition).__name__ == 'AnyOf' else 'all'} of the {len(node.condition.parts)} below"
+    return condition_code(node.condition)
 
 
 @_card_of("Reading")

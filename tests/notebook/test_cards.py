@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from html.parser import HTMLParser
@@ -179,6 +180,12 @@ def own_condition() -> lab.StopCondition:
     return Never()
 
 
+@dataclass(frozen=True, slots=True)
+class Slow(lab.StopCondition):
+    seconds: float
+    most: int | None = None
+
+
 def served() -> Any:
     server: Any = lab.tools.from_mcp(f"https://example.com/mcp?api_key={KEY}", headers={"authorization": KEY}, name="places")
     server._tools = tuple(lab.tool(name=f"look{number}", description=HOSTILE)(look) for number in range(40))
@@ -344,6 +351,20 @@ def test_a_tool_result_does_not_show_a_key_that_pandas_cuts() -> None:
 def test_code_in_a_note_is_shown_as_code() -> None:
     html = lab.Agent(ScriptedProvider([say("Hi.")])).run("?")._repr_mimebundle_()["text/html"]
     assert "<code>run.panel()</code> shows it live" in html
+
+
+def test_the_card_of_a_stop_condition_has_its_parts_as_code() -> None:
+    stop = lab.MaxToolCalls(5) | (lab.MaxToolCalls(3, "look") & ~lab.Off(lab.MaxCost("0.05"))) | Slow(30)
+    cells = re.findall(">([^<]*)</td>", stop._repr_mimebundle_()["text/html"])
+    rows = [(name.strip("\N{NO-BREAK SPACE}"), *more) for name, *more in zip(*[iter(cells)] * 3, strict=True)]
+    assert rows == [
+        ("AnyOf", "any of the 3 below", ""),
+        ("MaxToolCalls", "MaxToolCalls(5)", ""),
+        ("AllOf", "all of the 2 below", ""),
+        ("MaxToolCalls_2", "MaxToolCalls(3, [&#x27;look&#x27;])", ""),
+        ("MaxCost", "MaxCost(0.05)", "not, off"),
+        ("Slow", "Slow(seconds=30, most=None)", ""),
+    ]
 
 
 def test_a_card_shows_a_stop_condition_as_it_is_written() -> None:
