@@ -93,26 +93,19 @@ def unknown_option(word: str) -> str:
     return unknown_name("option", word.partition("=")[0], list(FLAGS))
 
 
-def provider_names() -> tuple[str, ...]:
-    """Return the names of all providers."""
-    return _registry.names()
-
-
 def used_models(names: Mapping[str, Any]) -> set[str]:
     """Return the `provider:model` of each agent among these variables."""
-    from agentlab.agent import Agent
-
     models = [value.model for value in tuple(names.values()) if isinstance(value, Agent)]
-    return {f"{model.name}:{model.model}" for model in models if model.name in provider_names()}
+    return {f"{model.name}:{model.model}" for model in models if model.name in _registry.names()}
 
 
 def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
     """Return the completions of `begun`: providers with a colon, and after the colon their models."""
     name, colon, _ = begun.partition(":")
     if not colon:
-        return [f"{one}:" for one in provider_names() if one.startswith(begun)]
+        return [f"{one}:" for one in _registry.names() if one.startswith(begun)]
     bare, _ = _registry.split_version(name)
-    if bare not in provider_names():
+    if bare not in _registry.names():
         return []
     whole = {f"{name}:{model}" for model in models_of(bare)} | used_models(names)
     return sorted(one for one in whole if one.startswith(begun))
@@ -171,7 +164,7 @@ def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
     if (call := _CALLED.search(before)) is not None:
         kind = _ours(call["what"], names, before)
         if kind == "Provider":
-            return call["begun"], [one for one in provider_names() if one.startswith(call["begun"])]
+            return call["begun"], [one for one in _registry.names() if one.startswith(call["begun"])]
         return call["begun"], matching_models(call["begun"], names) if kind in _TAKE_A_MODEL else []
     if (named := _MODEL.search(before)) is not None:
         begun = named["begun"]
@@ -204,7 +197,7 @@ def _in_the_magic(words: str, names: Mapping[str, Any]) -> tuple[str, list[str]]
     if last.startswith("-"):
         return last, [flag for flag in FLAGS if flag.startswith(last)]
     if option == "--agent":
-        return last, _variables(names, last, lambda value: isinstance(value, Agent))
+        return last, _variables(names, last, _is_an_agent)
     if option == "--tools":
         begun = last.rpartition(",")[2]
         return begun, _variables(names, begun, _is_a_tool)
@@ -216,6 +209,10 @@ def _in_the_magic(words: str, names: Mapping[str, Any]) -> tuple[str, list[str]]
 def _variables(names: Mapping[str, Any], begun: str, fits: Callable[[object], bool]) -> list[str]:
     mine = {name: value for name, value in tuple(names.items()) if name.startswith(begun) and not name.startswith("_")}
     return sorted(name for name, value in mine.items() if fits(value))
+
+
+def _is_an_agent(value: object) -> bool:
+    return isinstance(value, Agent)
 
 
 def _is_a_tool(value: object) -> bool:
@@ -320,15 +317,10 @@ def _split(text: str) -> list[str]:
 def _named(names: dict[str, Any], option: str, name: str) -> Any:
     """Return the variable with this name; nothing is evaluated."""
     if name not in names:
-        fit = Agent if option == "--agent" else Tool
-        like = [each for each, value in names.items() if not each.startswith("_") and _fits(value, fit)]
-        there = f" Variables of this type: {', '.join(sorted(like)[:8])}." if like else ""
+        like = _variables(names, "", _is_an_agent if option == "--agent" else _is_a_tool)
+        there = f" Variables of this type: {', '.join(like[:8])}." if like else ""
         raise UsageError(f"{option} {name}: the variable {name!r} does not exist; define it in a cell above.{there}")
     return names[name]
-
-
-def _fits(value: object, kind: type) -> bool:
-    return isinstance(value, kind) or (kind is Tool and getattr(value, "__module__", "") == "__main__" and callable(value))
 
 
 def _condition(names: dict[str, Any], code: str) -> object:
