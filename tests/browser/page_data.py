@@ -17,7 +17,7 @@ def page_of(runs: list[Data], title: str = "A page") -> str:
     code = script()
     hashed = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{hashed}'"
-    data = json.dumps({"version": 1, "title": title, "open": runs[0]["id"], "runs": runs})
+    data = json.dumps({"title": title, "open": runs[0]["id"], "runs": runs})
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
     return (

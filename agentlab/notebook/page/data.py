@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-VERSION = 1
 _STATES = {
     RunState.READY: "idle",
     RunState.RUNNING: "running",
@@ -58,7 +57,7 @@ def page_data(runs: Sequence[Run], title: str, shown: Shown = EVERYTHING) -> JSO
         data = run_data(run, shown, ids, made[parent.id]["steps"] if parent is not None and parent.id in made else ())
         rows = [[name, on_one_line(text, 400)] for name, text in provenance_rows(run.provenance)] if shown.timing else []
         made[run.id] = data | {"name": unique_name(data["name"], names), "made": rows}
-    return {"version": VERSION, "title": on_one_line(title, 200), "open": ids[runs[0].id], "runs": [*made.values()]}
+    return {"title": on_one_line(title, 200), "open": ids[runs[0].id], "runs": [*made.values()]}
 
 
 def as_json(data: JSON) -> str:
