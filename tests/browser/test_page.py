@@ -1134,7 +1134,7 @@ def test_a_run_without_steps_and_times(opened: Opened) -> None:
     idle = a_run("idle", [], "idle", state="idle", end=None)
     bare = a_step(1, says("Done."), "end_turn", duration_s=None, started_s=None, tokens=None, cost_usd=None,
                   spans=[], reads="", details="")  # fmt: skip
-    unknown = {"steps": 1, "tokens": None, "input_tokens": None, "output_tokens": None, "cost_usd": None, "elapsed_s": None}
+    unknown = {"steps": 1, "tokens": None, "cost_usd": None, "elapsed_s": None}
     page = opened([idle, a_run("bare", [bare], "bare", totals=unknown, limits=[])])
     expect(transcript(page)).to_contain_text("not started yet")
     expect(page.get_by_role("slider", name="Step", exact=True)).to_be_hidden()
