@@ -6,8 +6,8 @@ All values are frozen; times are seconds, money is US dollars.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentlab._internal.display import Displayable
@@ -293,80 +293,55 @@ def cost_usd_of(children: Iterable[ChildUse]) -> Decimal | None:
 # Whether two steps are the same --------------------------------------------------------------------------------------------
 
 
+STEP_PARTS = ("prompt", "answer", "tool calls", "arguments", "tool results")
+
+
 def difference_of(a: StepResult, b: StepResult) -> str:
     """Return the first thing in which two steps differ, as in `differs_in`; "" if none does."""
-    if _answer(a) != _answer(b):
-        return "answer"
-    if _tool_names(a) != _tool_names(b):
-        return "tool calls"
-    if not all(map(_same_arguments, _arguments(a), _arguments(b))):
-        return "arguments"
-    return "" if _outcomes(a) == _outcomes(b) else "tool results"
-
-
-def _answer(step: StepResult) -> tuple[Any, ...]:
-    responses = [call.response for call in step.calls if call.used] if step.answer is None else [step.answer]
-    reasoning = "".join([response.reasoning for response in responses])
-    return step.text, reasoning, step.finish_reason, [response.refusal for response in responses if response.refusal]
+    parts = zip(STEP_PARTS[1:], _parts(a), _parts(b), strict=True)
+    return next((name for name, one, other in parts if one != other), "")
 
 
 def step_keys(step: StepResult, given: object) -> str:
     """Return a short key for each of `STEP_PARTS` of a step: two steps of which all keys are equal are the same for `diff`."""
-    arguments = [_canonical(sent) if sent == run else (_canonical(sent), _canonical(run)) for sent, run in _arguments(step)]
-    parts = (given, _answer(step), _tool_names(step), arguments, _outcomes(step))
+    parts = (given, *_parts(step))
     return " ".join(hashlib.blake2b(repr(part).encode(errors="replace"), digest_size=4).hexdigest() for part in parts)
 
 
-STEP_PARTS = ("prompt", "answer", "tool calls", "arguments", "tool results")
+def _parts(step: StepResult) -> Iterator[object]:
+    """Yield all of `STEP_PARTS` but the prompt. The arguments of a call are those of the model and those that the tool received."""
+    responses = [call.response for call in step.calls if call.used] if step.answer is None else [step.answer]
+    reasoning = "".join([response.reasoning for response in responses])
+    yield step.text, reasoning, step.finish_reason, [response.refusal for response in responses if response.refusal]
+    calls = step.tool_calls
+    yield [call.name for call in calls]
+    changed = {result.call_id: result.executed_arguments for result in step.tool_results}
+    arguments = [(canonical(call.arguments), call.arguments, changed.get(call.id) or call.arguments) for call in calls]
+    yield [(sent, sent if as_sent == run else canonical(run)) for sent, as_sent, run in arguments]
+    yield [(result.name, result.content, result.error) for result in step.tool_results]
 
 
-def _canonical(text: str) -> object:
-    """Return JSON with its keys in order and equal numbers alike; any other text as it is."""
+def canonical(text: str) -> str:
+    """Return JSON in one spelling: keys in order, and equal numbers alike. Any other text is returned as it is."""
     try:
-        found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_refuse)
-        return json.dumps(found, sort_keys=True)
+        return repr(_JSON.decode(text))
     except (ValueError, ArithmeticError, RecursionError):
         return text
 
 
-def _number(text: str) -> str:
-    return f"number {Decimal(text).normalize()}"
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
-def _tool_names(step: StepResult) -> list[str]:
-    return [call.name for call in step.tool_calls]
+def _number(text: str) -> Decimal:
+    return _EXACT.normalize(Decimal(text)) or Decimal(0)  # not -0
 
 
-def _arguments(step: StepResult) -> list[tuple[str, str]]:
-    """Return the arguments of each call as the model sent them and as the tool received them."""
-    executed = {result.call_id: result.executed_arguments for result in step.tool_results}
-    return [(call.arguments, executed.get(call.id) or call.arguments) for call in step.tool_calls]
-
-
-def _outcomes(step: StepResult) -> list[tuple[Any, ...]]:
-    return [(result.name, result.content, result.error) for result in step.tool_results]
-
-
-def _same_arguments(a: tuple[str, str], b: tuple[str, str]) -> bool:
-    return a == b or all(one == other or _same_json(one, other) for one, other in zip(a, b, strict=True))
-
-
-def _same_json(a: str, b: str) -> bool:
-    try:
-        one, other = (json.loads(text, parse_float=Decimal, parse_constant=_refuse) for text in (a, b))
-        return _equal(one, other)
-    except (ValueError, ArithmeticError, RecursionError):
-        return False  # not JSON: the texts differ
+def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(dict(pairs).items()))
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _equal(a: Any, b: Any) -> bool:
-    """True for equal JSON values; in Python `True == 1` too."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(value, b[name]) for name, value in a.items())
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+_JSON = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_refuse, object_pairs_hook=_in_order)

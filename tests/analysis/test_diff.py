@@ -22,7 +22,7 @@ from agentlab import AgentlabWarning, Budget, errors
 from agentlab.analysis.diff import _given, diff_rows
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import Message, ModelRequest, ToolCall
-from agentlab.records.step import _same_arguments
+from agentlab.records.step import canonical
 from agentlab.testing import Said, ScriptedProvider, call, say
 from tests.measured_work import calls_in
 
@@ -251,10 +251,17 @@ def test_the_first_difference_is_named(answer: Said, what: str) -> None:
         ("[" * 100_000, "[" * 100_001, False),
         ("1" * 5_000, "1" * 5_001, False),
         ("1e999999999999999999999", "2", False),
+        ('{"a": 1e999999999}', '{"a": 1e999999998}', False),
+        ('{"a": {"c": 1, "b": [1.50]}}', '{"a": {"b": [1.5], "c": 1}}', True),
+        ('{"a": 1, "a": 2}', '{"a": 2}', True),
+        ('{"a": 0}', '{"a": -0.0}', True),
+        ('{"a": "Decimal(\'1\')"}', '{"a": 1}', False),
+        ("1" * 30, "1" * 29 + "2", False),
+        ("{", "{", True),
     ],
 )
 def test_arguments_are_compared_as_json(one: str, other: str, same: bool) -> None:
-    assert _same_arguments((one, one), (other, other)) is same
+    assert (canonical(one) == canonical(other)) is same
 
 
 def test_arguments_that_a_middleware_changed_count() -> None:
