@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agentlab._internal.formatting import as_set
+from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop import inspect_reader
@@ -83,7 +83,7 @@ class _Notes:
         """Return the notes as sentences."""
         found = []
         if self.failures:
-            found.append(f"{_n(self.failures, 'log')} could not be read, the first: {self.failures[0]}")
+            found.append(f"{counted(len(self.failures), 'log')} could not be read, the first: {self.failures[0]}")
         for name, text in _SENTENCES.items():
             if self.counted[name]:
                 found.append(text.format(f"{self.counted[name]:,}"))
@@ -102,10 +102,6 @@ _SENTENCES = {
     "unscored": "Scores that are not numbers: {}; they are NA.",
     "several": "Samples with several scorers: {}; `score` is that of the first scorer.",
 }
-
-
-def _n(things: Sequence[Any], what: str) -> str:
-    return f"{len(things):,} {what}{'s' * (len(things) != 1)}"
 
 
 def run_of_sample(sample: Mapping[str, Any], log: str, notes: _Notes) -> ReadRun:

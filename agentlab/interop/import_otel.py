@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop import otel_attributes as names
@@ -314,7 +315,7 @@ def otel(spans: str | Path | Mapping[str, Any] | Iterable[Any]) -> Imported:
             except OSError as error:
                 raise StorageError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     else:
-        source = _n(len(items), "object")
+        source = counted(len(items), "object")
         read += spans_of_items(items, faults)
     made = _SpanImport(faults)
     runs = made.runs(read)
@@ -328,12 +329,12 @@ def _are_paths(items: list[Any]) -> bool:
 
 
 def _nothing(source: str, read: list[Span], faults: Faults) -> str:
-    found = [f"{_n(len(read), 'span')} without a model call"] if read else []
+    found = [f"{counted(len(read), 'span')} without a model call"] if read else []
     if faults.broken:
-        found.append(f"{_n(faults.broken, 'broken piece')}, the first at {faults.first}")
+        found.append(f"{counted(faults.broken, 'broken piece')}, the first at {faults.first}")
     if faults.other:
         seen = f" (keys: {', '.join(dict.fromkeys(faults.seen[:5]))})" if faults.seen else ""
-        found.append(f"{_n(faults.other, 'other object')}{seen}")
+        found.append(f"{counted(faults.other, 'other object')}{seen}")
     return f"No run can be read from {source}: it has {' and '.join(found) or 'nothing'}. Expected: {EXPECTED}."
 
 
@@ -455,12 +456,12 @@ class _SpanImport:
 
     def notes(self) -> list[str]:
         """Return the notes of the import."""
-        counted, faults = self.counted, self.faults
+        faults = self.faults
         notes = []
         if faults.broken:
-            notes.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
+            notes.append(f"{counted(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
         if faults.other:
-            notes.append(f"{_n(faults.other, 'other object')} left out: logs, metrics or other data, not spans.")
+            notes.append(f"{counted(faults.other, 'other object')} left out: logs, metrics or other data, not spans.")
         rest = sum(kind is None for kind in self.kinds.values())
         texts = {
             "twice": "{} duplicated: the first one was used.",
@@ -475,11 +476,11 @@ class _SpanImport:
             "executed": "{} with executed tool calls only: the spans do not say which calls the model requested.",
         }
         nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
-        notes += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]
+        notes += [
+            text.format(counted(number, nouns.get(name, "run")))
+            for name, text in texts.items()
+            if (number := self.counted.get(name))
+        ]
         if rest:
-            notes.append(f"{_n(rest, 'other span')} left out: not a run, a model call or a tool.")
+            notes.append(f"{counted(rest, 'other span')} left out: not a run, a model call or a tool.")
         return notes
-
-
-def _n(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import FinishReason, StopReason
@@ -489,23 +490,19 @@ class Imported:
         return self._details.get(what)
 
     def __repr__(self) -> str:
-        counted = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
+        sizes = f"{counted(len(self.runs), 'run')}, {counted(len(self.steps), 'step')}"
         notes = "".join(f"\n  - {note}" for note in self.notes)
-        return cut(f"Imported({counted}{' from ' if self.source else ''}{self.source}){notes}", 4_000)
+        return cut(f"Imported({sizes}{' from ' if self.source else ''}{self.source}){notes}", 4_000)
 
     def _repr_html_(self) -> str:
         shown = self.steps[["run_id", *SHOWN, "stop_reason"]].head(_ROWS_SHOWN)
         table = table_of(shown)
-        head = f"{_many(len(self.runs), 'run')}, {_many(len(self.steps), 'step')}"
+        head = f"{counted(len(self.runs), 'run')}, {counted(len(self.steps), 'step')}"
         more = len(self.steps) - len(shown)
         parts = [
             f"<p><b>{head}</b>{escape(f' from {self.source}') if self.source else ''}</p>",
             f"<ul>{''.join(f'<li>{escape(note, 1_000)}</li>' for note in self.notes)}</ul>" if self.notes else "",
             table,
-            f"<p>… and {_many(more, 'more step')} in <code>.steps</code></p>" if more else "",
+            f"<p>… and {counted(more, 'more step')} in <code>.steps</code></p>" if more else "",
         ]
         return f'<div class="{AS_WRITTEN}">{"".join(parts)}</div>'
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -1,7 +1,7 @@
 """Encodes steps, settings and events as JSON, and decodes them: decoded values equal the encoded ones. Also removes keys from JSON.
 
     text = encode(step)
-    step = decode(StepResult, text)
+    step = from_jsonable(StepResult, json.loads(text))
 
 The fields are those of the dataclasses; a field that is missing in older text gets its default. Three kinds of values have no JSON
 form: a tool's return value is stored as it is if it is plain JSON, else as its text; an exception becomes a StoredError with the same
@@ -68,11 +68,6 @@ class MissingFunction:
 def encode(value: object) -> str:
     """Return a step, settings, or any other dataclass of a run as JSON text."""
     return json.dumps(to_jsonable(value), separators=(",", ":"))
-
-
-def decode(kind: type[T], text: str) -> T:
-    """Return the object from the text of `encode`. Raises ValueError for any other text."""
-    return from_jsonable(kind, json.loads(text))
 
 
 def to_jsonable(value: Any) -> Any:

@@ -389,16 +389,8 @@ class Executed:
     left_behind: bool = False
 
 
-async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
-    """Run one call and return its result. Raises only cancellations and interrupts; any other failure is a result for the model."""
-    executed = await execute_call(tool_call, tools)
-    if executed.cut is not None:
-        raise executed.cut
-    return executed.result
-
-
 async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
-    """Run one call. Raises only an interrupt."""
+    """Run one call. Raises only an interrupt; any other failure is a result for the model."""
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
     result, fill = executed.result, object.__setattr__  # no one else holds the result yet

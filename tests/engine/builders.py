@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from agentlab.records.events import Event
 from agentlab.records.history import RunHistory
 from agentlab.records.step import ModelCall, StepResult
 from agentlab.testing import Said, ScriptedProvider, call, say, usage
-from agentlab.tools import execute, tool
+from agentlab.tools import Tool, execute_call, tool
 
 go = asyncio.run
 
@@ -118,6 +118,14 @@ def result_of(script: Any, **more: Any) -> lab.RunResult:
         return await run_of(script, **more)
 
     return go(main())
+
+
+async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
+    """The result of one call; raises a cancellation during the call."""
+    executed = await execute_call(tool_call, tools)
+    if executed.cut is not None:
+        raise executed.cut
+    return executed.result
 
 
 def call_tool(function: Any, arguments: str = "{}", **more: Any) -> ToolResult:

@@ -24,7 +24,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.events import ChildEnded, ChildStarted
 from agentlab.testing import ScriptedProvider, call, say
 
-from .builders import Slow, agent, assert_is_whole, go, look, looping, names, until
+from .builders import Slow, agent, assert_is_whole, execute, go, look, looping, names, until
 
 
 def worker(script: Any, **more: Any) -> lab.Agent:
@@ -245,7 +245,7 @@ def test_a_failing_sub_agent_is_a_tool_error_and_can_be_retried() -> None:
 
 def test_outside_a_run_a_sub_agent_uses_its_own_budget() -> None:
     tool = worker(ANSWER).as_tool("research")
-    content = go(lab.tools.execute(ToolCall("c", "research", '{"task": "x"}'), {"research": tool})).content
+    content = go(execute(ToolCall("c", "research", '{"task": "x"}'), {"research": tool})).content
     assert content == "It is blue.\n\n[research-1 came to its end. Used: 2 steps, 40 tokens. Left of its budget: 18 turns.]"
 
 

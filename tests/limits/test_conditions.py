@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import warnings
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -24,7 +25,7 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Remaining
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
-from agentlab.storage.codec import decode, encode
+from agentlab.storage.codec import from_jsonable, to_jsonable
 from agentlab.testing import call
 
 # Both sides of each limit ---------------------------------------------------------------------------------------------------
@@ -649,7 +650,7 @@ def test_the_same_call_is_recognised_by_its_arguments_and_not_by_their_layout() 
 @pytest.mark.parametrize("condition", [lab.MaxToolCalls(3, ["search", "look"]), lab.MaxOutputTokens(9), lab.Repeats(4)], ids=str)
 def test_a_condition_with_a_count_is_edited_live_written_as_code_and_stored(condition: StopCondition) -> None:
     assert eval(repr(condition), vars(lab)) == condition
-    assert decode(StopCondition, encode(condition)) == condition
+    assert from_jsonable(StopCondition, json.loads(json.dumps(to_jsonable(condition)))) == condition
     run = looping().run("?", stop=condition)
     name = type(condition).__name__
     (field, *_) = limit_fields(condition)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import PIL.Image
 import pytest
+from engine.builders import execute
 from matplotlib.figure import Figure
 
 import agentlab as lab
@@ -17,7 +18,7 @@ from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.parts import Part
 from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.testing import ScriptedProvider, call
-from agentlab.tools import as_tools, execute
+from agentlab.tools import as_tools
 from tests.model.test_parts import PDF, picture, sound
 
 IMAGE, DOCUMENT = lab.Image(picture()), lab.Document(PDF, name="May.pdf")

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pydantic
 import pytest
-from engine.builders import assert_is_whole, call_tool, go, look, run_of
+from engine.builders import assert_is_whole, call_tool, execute, go, look, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ from agentlab.limits.live import LiveSettings
 from agentlab.model.messages import ToolCall
 from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.testing import call, say
-from agentlab.tools import as_tools, execute, tool
+from agentlab.tools import as_tools, tool
 
 # The schema -----------------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import pytest
 import agentlab as lab
 from agentlab.model.messages import ToolCall
 from agentlab.testing import ScriptedProvider
-from agentlab.tools import execute
+from agentlab.tools import execute_call
 
 from .table import show
 
@@ -391,7 +391,7 @@ def test_hostile_tool_arguments() -> None:
     rows, wrong = [], []
     for name, (arguments, is_taken) in ARGUMENTS.items():
         got.clear()
-        result = asyncio.run(execute(ToolCall("1", "work", arguments), {"work": work}))
+        result = asyncio.run(execute_call(ToolCall("1", "work", arguments), {"work": work})).result
         outcome = "taken: " + ascii(got[0])[:60] if got else f"{result.error}: {' '.join(result.content.split())}"[:110]
         rows.append([name, ascii(outcome)[1:-1]])
         wrong += [(name, outcome)] if bool(got) is not is_taken else []

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from engine.builders import step
@@ -28,6 +28,13 @@ from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
 from agentlab.storage import codec
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], text: str) -> T:
+    return codec.from_jsonable(kind, json.loads(text))
+
 
 # Values in a step ----------------------------------------------------------------------------------------------------------------
 
@@ -197,7 +204,7 @@ often = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 def test_a_step_is_restored_equal(one: StepResult) -> None:
     text = codec.encode(one)
     assert text.isascii()
-    again = codec.decode(StepResult, text)
+    again = decode(StepResult, text)
     assert again == one
     assert codec.encode(again) == text
 
@@ -205,7 +212,7 @@ def test_a_step_is_restored_equal(one: StepResult) -> None:
 @given(all_settings)
 @often
 def test_settings_are_restored_equal(one: RunSettings) -> None:
-    again = codec.decode(RunSettings, codec.encode(one))
+    again = decode(RunSettings, codec.encode(one))
     assert again == one
     assert repr(again) == repr(one)
 
@@ -213,7 +220,7 @@ def test_settings_are_restored_equal(one: RunSettings) -> None:
 @given(conditions)
 @often
 def test_restored_conditions_give_the_same_readings(one: StopCondition) -> None:
-    again = codec.decode(RunSettings, codec.encode(RunSettings(stop=one))).stop
+    again = decode(RunSettings, codec.encode(RunSettings(stop=one))).stop
     assert again == one
     assert (again.may_wait, again.is_off) == (one.may_wait, one.is_off)
 
@@ -319,7 +326,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
 def test_a_functions_return_value_is_stored_unchanged_or_as_text(case: str) -> None:
     value, expected = GIVEN[case]
     result = ToolResult("c", "tool", "text", value, stop=Stop("s", value))
-    again = codec.decode(ToolResult, codec.encode(result))
+    again = decode(ToolResult, codec.encode(result))
     assert again.value == expected
     assert again.stop == Stop("s", expected)
 
@@ -327,13 +334,13 @@ def test_a_functions_return_value_is_stored_unchanged_or_as_text(case: str) -> N
 def test_a_circular_value_is_stored_as_text() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    assert codec.decode(ToolResult, codec.encode(ToolResult("c", "t", "", circle))).value == "[[...]]"
+    assert decode(ToolResult, codec.encode(ToolResult("c", "t", "", circle))).value == "[[...]]"
 
 
 def test_numpy_numbers_are_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     reading = Reading("mine", numpy.float64(0.5), None, True)
-    assert codec.decode(Reading, codec.encode(reading)).value == 0.5
+    assert decode(Reading, codec.encode(reading)).value == 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +360,7 @@ class Both(AllOf):
 
 def test_custom_conditions_are_restored_if_their_module_exists() -> None:
     stop = Own(0.25, ("b", "c")) | Both(StepCountIs(3), Own())
-    again = codec.decode(RunSettings, codec.encode(RunSettings(stop=stop))).stop
+    again = decode(RunSettings, codec.encode(RunSettings(stop=stop))).stop
     assert again == stop
     assert repr(again) == repr(stop)
 
@@ -361,7 +368,7 @@ def test_custom_conditions_are_restored_if_their_module_exists() -> None:
 def test_missing_conditions_are_known_by_name() -> None:
     text = codec.encode(RunSettings(stop=Own() | StepCountIs(3)))
     for changed in (text.replace("test_codec", "nowhere"), text.replace('"share":0.5', '"share":{"decimal":1}')):
-        stop = codec.decode(RunSettings, changed).stop
+        stop = decode(RunSettings, changed).stop
         assert repr(stop) == "AnyOf(Custom(Own), StepCountIs(steps=3))"
         assert stop is not None
         with pytest.raises(ConfigurationError, match=r"Only the name of 'Own' was stored"):
@@ -371,10 +378,10 @@ def test_missing_conditions_are_known_by_name() -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", "null", "3", '{"index": "one"}', '{"index": 1, "calls": 5}', "{", '{"index": 1}'])
 def test_other_text_is_no_step(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        codec.decode(StepResult, text)
+        decode(StepResult, text)
 
 
 def test_values_missing_in_an_older_text_get_their_defaults() -> None:
     kept = json.loads(codec.encode(step()))
     kept["invented_later"] = 5
-    assert codec.decode(StepResult, json.dumps(kept)) == step()
+    assert decode(StepResult, json.dumps(kept)) == step()
