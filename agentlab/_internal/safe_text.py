@@ -52,11 +52,15 @@ def one_line(text: str, longest: int = 80) -> str:
 
 def short(text: str, longest: int) -> str:
     """Return words on one line, cut in the middle if they are long, since versions are at the end."""
-    plain = " ".join(text.split()) or "unnamed"
-    if len(plain) <= longest:
-        return plain
+    return cut_middle(" ".join(text.split()) or "unnamed", longest)
+
+
+def cut_middle(text: str, longest: int) -> str:
+    """Return a text with its middle left out if it is long."""
+    if len(text) <= longest:
+        return text
     tail = (longest - 1) // 2
-    return f"{plain[: longest - 1 - tail]}…{plain[-tail:]}"
+    return f"{text[: longest - 1 - tail]}…{text[-tail:]}"
 
 
 def label(text: str, longest: int = 60) -> str:

@@ -173,13 +173,13 @@ def bands(
         return look.nothing(ax, "no steps yet", label)
     shown = dict(list(groups.items())[:SHOWN_GROUPS])
     looks = looks_of((name, "") for name in groups)
-    rows: list[Row] = []
+    names, rows = look.short_names(groups), list[Row]()
     thin, top = False, 0.0
     for name, group in shown.items():
         its, known = looks[name, ""], group[group["median"].notna()]
         note = "" if len(known) == len(group) else f"\n{what} unknown" if known.empty else f"\n{what} partly unknown"
         style: dict[str, Any] = {"color": its.colour, "marker": its.marker, "markersize": 4.5, "linestyle": its.line_style}
-        rows.append((Line2D([], [], linewidth=LINE_POINTS, **style), look.shorten(name) + note))
+        rows.append((Line2D([], [], linewidth=LINE_POINTS, **style), names[name] + note))
         if not known.empty:
             thin |= _draw_band(ax, group, its, name)
             top = max([top, float(known["median"].max()), *_floats(known["high"][_many(known)])])
@@ -257,7 +257,7 @@ def survival(
     shown = dict(list(groups.items())[:SHOWN_GROUPS])
     looks = looks_of((name, "") for name in groups)
     tick: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6}
-    rows: list[Row] = []
+    names, rows = look.short_names(groups), list[Row]()
     parts = []
     for name, group in shown.items():
         its, steps = looks[name, ""], [int(step) for step in group["step"]]
@@ -271,7 +271,7 @@ def survival(
         cut = group[group["censored"] > 0]
         at = [int(step) for step in cut["step"]]
         ax.plot(at, _floats(cut["alive"]), color=its.colour, zorder=4, gid=look.gid("censored", name), **tick)
-        rows.append((Line2D([], [], **style), look.shorten(name)))
+        rows.append((Line2D([], [], **style), names[name]))
         gone = group[group["alive"] <= 0.5]
         half = f"at least half finished by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half finished"
         counts = f"{group['ended'].sum()} of {group['at_risk'].iloc[0]} finished, {group['censored'].sum()} cut off or not ended"
@@ -322,8 +322,9 @@ def _table(ax: Axes, groups: dict[str, pd.DataFrame], column: str) -> None:
         )  # fmt: skip
 
     write("runs that took the step", 0, 0, ha="left", gid="table")
+    names = look.short_names(groups, NAME_WIDTH)
     for place, (name, group) in enumerate(groups.items(), start=1):
-        write(look.shorten(name, NAME_WIDTH), 0, place, ha="right", right=-14, gid="table")
+        write(names[name], 0, place, ha="right", right=-14, gid="table")
         counts = dict(zip(group["step"], group[column], strict=True))
         for tick in ticks:
             write(str(counts.get(tick, 0)), tick, place)

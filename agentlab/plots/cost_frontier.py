@@ -178,7 +178,7 @@ def frontier(
         its_band = Line2D([], [], color=look.TEXT, alpha=2 * FILL, linewidth=8)
         handles.append((its_band, f"its band at {percent(level)}\n(Bonferroni)"))
     ax.set_xlim(0, right)
-    looks = looks_of((name, "") for name in data["group"])
+    looks, labels = looks_of((name, "") for name in data["group"]), look.short_names(data["group"])
     parts = []
     for row in data.to_dict("records"):
         name, share = str(row["group"]), row["efficient_share"]
@@ -189,7 +189,7 @@ def frontier(
             words = "cost or success unknown"
         its = looks[name, ""]
         point = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
-        handles.append((point, f"{look.shorten(name)}\n{words}\n{counted(row['units'], 'independent unit')}"))
+        handles.append((point, f"{labels[name]}\n{words}\n{counted(row['units'], 'independent unit')}"))
         parts.append(f"{look.spoken(name)} {words.replace(chr(10), ' ')} of {counted(row['units'], 'independent unit')}")
     if own:
         look.grow(ax, inches(handles))

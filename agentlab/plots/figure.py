@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, Literal, cast
 
 from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
 from agentlab._internal.redaction import redact
-from agentlab._internal.safe_text import one_line, printable, short
+from agentlab._internal.safe_text import cut_middle, one_line, printable, short
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 
@@ -280,6 +281,40 @@ def shorten(text: str, width: int = 30) -> str:
     that it lacks are left out.
     """
     return short("".join(map(_drawn, _STACK.sub(r"\1", redact(text)))), width)
+
+
+def short_names(names: Iterable[str], width: int = 30) -> dict[str, str]:
+    """Return the label of each name, see `shorten`; the labels of different names differ.
+
+    Among several plots whose looks agree, the names of all of them count.
+    """
+    kept = [":".join(filter(None, key)) for key in _KEPT.get()]
+    whole_names = {name: shorten(name, 10**6) for name in [*names, *kept]}
+    labels = _apart(dict.fromkeys(whole_names.values()), width)
+    return {name: labels[text] for name, text in whole_names.items()}
+
+
+def _apart(texts: Iterable[str], width: int) -> dict[str, str]:
+    """Return the texts cut in the middle; those that would then be equal keep what differs, and are cut before and after it."""
+    labels = {text: cut_middle(text, width) for text in texts}
+    alike: dict[str, list[str]] = {}
+    for text, label in labels.items():
+        alike.setdefault(label, []).append(text)
+    for same in [same for same in alike.values() if len(same) > 1]:
+        before = shared_start(same)
+        after = shared_start([text[len(before) :][::-1] for text in same])[::-1]
+        middles = {text: text[len(before) : len(text) - len(after)] for text in same}
+        short_middles = _apart(middles.values(), width)
+        room = max(8, width - max(map(len, short_middles.values())))
+        left = max(min(8, room // 2), room - len(after))
+        ends = cut_middle(before, left), cut_middle(after, room - min(left, len(before)))
+        labels |= {text: short_middles[middle].join(ends) for text, middle in middles.items()}
+    return labels if len(set(labels.values())) == len(labels) else _apart(labels, 2 * width)
+
+
+def shared_start(texts: Sequence[str]) -> str:
+    """Return the characters with which all of the texts begin."""
+    return commonprefix(texts)  # noqa: RUF071  these are no paths
 
 
 _STACK = re.compile("([\u0300-\u036f]{2})[\u0300-\u036f]+")

@@ -208,7 +208,8 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         parts.append(", ".join(filter(None, [f"{look.spoken(name)} {_words(row, '', what)}", *known_parts])))
     if methods := _methods(data["method"]):
         ax.set_xlabel(f"{LABELS[what]}\n{methods.strip()}")
-    look.names_axis(ax, [look.shorten(str(name), 24) for name in data["group"]])
+    labels = look.short_names(data["group"], 24)
+    look.names_axis(ax, [labels[name] for name in data["group"]])
     look.grid(ax, "x")
     _explain_hollow(ax, "no interval")
     bottom = min(known) * 1.05
@@ -258,7 +259,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     looks = looks_of((name, "") for name in data["group"])
     costs = [float(value) for name in ("cost", "cost_high") for value in data[name].dropna()]
     right = (max(costs, default=0.0) or 1.0) * 1.08
-    rows, parts = [], []
+    rows, parts, labels = [], [], look.short_names(data["group"])
     for row in data.to_dict("records"):
         name, its = str(row["group"]), looks[str(row["group"]), ""]
         unknown = pd.isna(row["cost"])
@@ -275,7 +276,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
         if unknown:
             handle.set_markerfacecolor("none")
-        rows.append((handle, "\n".join([look.shorten(name), *notes])))
+        rows.append((handle, "\n".join([labels[name], *notes])))
     if measure in SHARES:
         ax.set_ylim(-0.02, 1.02)
     ax.set_xlim(0, right * 1.02)
@@ -452,8 +453,9 @@ def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By
 def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
     """Return the rows of the plot, from the top: label, outcome, count. The heading of a group has an empty outcome."""
     rows: list[tuple[str, str, int]] = []
+    labels = look.short_names(data[data.columns[0]], 24)
     for name, of_group in data.groupby(data.columns[0], sort=False):
-        rows.append((look.shorten(str(name), 24), "", 0))
+        rows.append((labels[str(name)], "", 0))
         for _, outcome, reason, count in of_group.itertuples(index=False):
             rows.append(("no reason yet" if pd.isna(reason) else look.shorten(str(reason), 24), str(outcome), int(count)))
     return rows

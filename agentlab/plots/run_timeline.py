@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -223,7 +224,8 @@ def draw_timeline(
     look.style(ax, left=False, bottom=False)
     if not groups:
         return look.nothing(ax, "no events yet", "timeline")
-    length = _set_time_axis(ax, data, begin_s, hidden=len(run_ids) - len(groups))
+    shown = data[data["run_id"].isin(run_ids[:SHOWN_RUNS])]
+    length = _set_time_axis(ax, shown, begin_s, hidden=len(run_ids) - len(groups))
     ticks: list[tuple[float, str, bool]] = []
     top = 0.0
     for group in groups:
@@ -232,7 +234,7 @@ def draw_timeline(
         top += len(group.lanes) + 1.6
     look.names_axis(ax, [label for _, label, _ in ticks], [place for place, _, _ in ticks], [heading for *_, heading in ticks])
     ax.set_ylim(top - 1.1, -0.7)
-    _draw_legend(ax, data[data["run_id"].isin([group.run_id for group in groups])])
+    _draw_legend(ax, shown)
     look.set_alt(ax, _alt(groups, len(run_ids), running=running))
     return ax
 
@@ -249,13 +251,16 @@ class _Group:
 
 
 def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[_Group]:
+    start = max(map(look.shared_start(run_ids).rfind, "#/")) + 1  # after the experiment's name and what else they share
+    width = next(width for width in count(6) if len({run_id[start : start + width] for run_id in run_ids}) == len(run_ids))
+    ids = look.short_names([run_id[start : start + width] for run_id in run_ids], 24)
     groups = []
     for run_id in run_ids:
         rows = data[data["run_id"] == run_id]
         used = set(rows["lane"])
         models = rows.loc[rows["lane"] == RUN, "label"]
         model = look.shorten(str(models.iloc[0]) if len(models) else "run", 18 if len(run_ids) > 1 else 26)
-        name = f"{model} {look.shorten(run_id[:6])}" if len(run_ids) > 1 else model
+        name = f"{model} {ids[run_id[start : start + width]]}" if len(run_ids) > 1 else model
         groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used], marked))
     return groups
 

@@ -72,11 +72,12 @@ def small_multiples(
     figure = look.new_figure(max(4.2, 3.1 * columns), 2.6 * lines)
     drawn: list[look.PlotAxes] = []
     with keeping_looks(_keys(rows, groups)):
+        labels = look.short_names(groups)
         for place, name in enumerate(shown, start=1):
             ax = look.new_axes(figure, lines, columns, place)
             plot(rows[names == name] if groups else frame, ax=ax, **options)
             if name:
-                _title(ax, name)
+                _title(ax, labels[name])
                 look.set_alt(ax, f"{look.spoken(name)}: {ax.alt}")
             drawn.append(ax)
     _share(drawn, columns)
@@ -122,17 +123,17 @@ def comparison(
     look.set_gap(figure, 0.06)
     grid = figure.add_gridspec(2, 3, height_ratios=[above, below])
     axes = [look.new_axes(figure, where=grid[place // 3, place % 3]) for place in range(6)]
-    draw_estimates(estimates_of(groups, measure), measure, axes[0])
-    draw_cost_success(both, axes[1])
-    stop_reasons(runs, axes[2], by)
-    if steps is None:
-        draw_estimates(estimates_of(groups, "tokens"), "tokens", axes[3])
-        draw_estimates(estimates_of(groups, "cost"), "cost", axes[4])
-    else:
-        with keeping_looks([(str(name), "") for name in both["group"]]):
+    with keeping_looks([(str(name), "") for name in both["group"]]):
+        draw_estimates(estimates_of(groups, measure), measure, axes[0])
+        draw_cost_success(both, axes[1])
+        stop_reasons(runs, axes[2], by)
+        if steps is None:
+            draw_estimates(estimates_of(groups, "tokens"), "tokens", axes[3])
+            draw_estimates(estimates_of(groups, "cost"), "cost", axes[4])
+        else:
             bands(steps, "tokens", by, axes[3])
             bands(steps, "cost", by, axes[4])
-    survival(runs, by, axes[5], level=level, unit=unit)
+        survival(runs, by, axes[5], level=level, unit=unit)
     titles = ("Outcome", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they ran")
     for ax, title in zip(axes, titles, strict=True):
         _title(ax, title)
@@ -145,7 +146,7 @@ def comparison(
 def _title(ax: Axes, text: str) -> None:
     notes = [note.get_window_extent().height for note in ax.texts if note.get_gid() == look.NOTE_ABOVE]
     pad = 6 + sum(notes) * 72 / ax.figure.dpi  # points
-    title = ax.set_title(look.shorten(text, 36), color=look.TEXT, fontsize=look.TEXT_POINTS + 0.5, fontweight="bold", pad=pad)
+    title = ax.set_title(text, color=look.TEXT, fontsize=look.TEXT_POINTS + 0.5, fontweight="bold", pad=pad)
     title.set_parse_math(False)
 
 

@@ -319,11 +319,11 @@ def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity
         )  # fmt: skip
         if place < len(line.values) - 1:
             look.beside(ax, "?", (line.steps[place], line.values[place]), 5, weight="bold", fontsize=11)
-    entries = []
+    entries, names = [], look.short_names([line.name for line in lines], NAME_WIDTH)
     for key, its in looks.items():
         of_key = [line for line in lines if line.look_key == key]
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=4.5, linestyle=its.line_style, linewidth=1.8)
-        label = look.shorten(of_key[0].name, NAME_WIDTH) + (f" × {len(of_key)}" if len(of_key) > 1 else "")
+        label = names[of_key[0].name] + (f" × {len(of_key)}" if len(of_key) > 1 else "")
         notes: tuple[str, ...] = ()
         if not all(line.is_known for line in of_key):
             partly = "" if all(line.last_known is None for line in of_key) else "partly "
@@ -455,8 +455,9 @@ def _wrapped(text: str, width: int = NOTE_WIDTH) -> str:
 
 
 def _models(rows: pd.DataFrame) -> str:
-    pairs = dict.fromkeys(zip(rows["provider"], rows["model"].fillna(""), strict=True))
-    return _some([look.shorten(":".join(filter(None, pair)), 40) for pair in pairs])
+    names = [":".join(filter(None, pair)) for pair in dict.fromkeys(zip(rows["provider"], rows["model"].fillna(""), strict=True))]
+    labels = look.short_names(names, 40)
+    return _some([labels[name] for name in names])
 
 
 def _some(names: list[str]) -> str:

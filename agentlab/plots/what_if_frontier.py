@@ -221,7 +221,7 @@ def draw_what_if(
         return look.nothing(ax, f"{why} in all configurations", title)
     look.grid(ax)
     groups = [str(name) for name in dict.fromkeys(data["group"])]
-    looks = looks_of((name, "") for name in groups)
+    looks, labels = looks_of((name, "") for name in groups), look.short_names(groups)
     named = _named(shown) if len(groups) == 1 and alone else []
     count, rows, parts = len(shown), list[Row](), []
     for name in groups:
@@ -233,7 +233,7 @@ def draw_what_if(
         parts.append(_group_in_words(group, frontier, name, x, y))
         if name != WHOLE:
             handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6, linestyle="none")
-            rows.append((handle, look.shorten(name)))
+            rows.append((handle, labels[name]))
     _write_numbers(ax, named)
     if own and len(rows) > MAX_GROUPS:
         rows[MAX_GROUPS:] = [blank(f"and {len(rows) - MAX_GROUPS} more")]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import agentlab as lab
 from agentlab import MaxCost, MaxTokensUsed, StepCountIs
-from agentlab.plots.figure import looks_of
+from agentlab.plots.figure import looks_of, short_names, shorten
 from tests.analysis.run_builders import known, steps_of
 
 MANY = 40
@@ -143,3 +145,59 @@ def test_names_in_letters_missing_in_the_font_stay_different(names: tuple[str, s
 
     assert len(set(texts_of(lab.plots.cost_success(runs)))) == 2
     assert len({label.get_text() for label in lab.plots.estimates(runs, "cost").get_yticklabels()}) == 2
+
+
+MODELS = [f"meta-llama/llama-3.1-{size}-instruct:free" for size in ("8b", "70b", "405b")]
+"""Names whose first and last letters are the same."""
+
+
+def of_models() -> tuple[pd.DataFrame, pd.DataFrame]:
+    named = dict(zip(("provider-0", "provider-1", "provider-2"), MODELS, strict=True))
+    return tuple(of(3).replace({"provider": named}).assign(model="m") for of in (runs_of_many, steps_of_many))  # type: ignore[return-value]
+
+
+def ticks_of(ax: Any) -> list[str]:
+    return [label.get_text() for label in ax.get_yticklabels() if label.get_text() not in ("completed", "terminating_tool")]
+
+
+RUNS, STEPS = of_models()
+ALIKE: dict[str, Callable[[], list[str]]] = {
+    "estimates": lambda: ticks_of(lab.plots.estimates(RUNS, "cost")),
+    "stop_reasons": lambda: ticks_of(lab.plots.stop_reasons(RUNS)),
+    "cost_success": lambda: texts_of(lab.plots.cost_success(RUNS)),
+    "frontier": lambda: [text.partition("\n")[0] for text in texts_of(lab.plots.frontier(RUNS))[-3:]],
+    "survival": lambda: texts_of(lab.plots.survival(RUNS)),
+    "survival, below": lambda: [text.get_text() for text in lab.plots.survival(RUNS).texts if text.get_gid() == "table"][1:],
+    "bands": lambda: texts_of(lab.plots.bands(steps_with_totals()))[:3],
+    "tokens": lambda: texts_of(lab.plots.tokens(steps_with_totals()))[1:4],
+    "what_if": lambda: texts_of(lab.plots.what_if(lab.backtest(STEPS, StepCountIs([1, 3]), by="provider"), by="provider"))[:3],
+    "small multiples": lambda: [ax.get_title() for ax in small_multiples().axes],
+    "legend of small multiples": lambda: [text.get_text() for text in small_multiples().legends[0].get_texts()][:3],
+    "legend of a comparison": lambda: [text.get_text() for text in lab.plots.comparison(RUNS).legends[0].get_texts()][:3],
+}
+
+
+def steps_with_totals() -> pd.DataFrame:
+    return STEPS.assign(cumulative_tokens=STEPS.groupby("run_id")["total_tokens"].cumsum(), cumulative_cost_usd=pd.NA)
+
+
+def small_multiples() -> Any:
+    return lab.plots.small_multiples(lab.plots.bands, steps_with_totals())
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_long_names_that_differ_in_the_middle_have_different_labels(what: str) -> None:
+    labels = ALIKE[what]()
+
+    assert len(labels) == len(set(labels)) == 3
+    assert all(size in label for size, label in zip(("8b", "70b", "405b"), labels, strict=True)), labels
+
+
+@given(st.lists(st.text("ab-", max_size=60), unique=True, max_size=6), st.integers(6, 30))
+def test_different_names_have_different_labels(names: list[str], width: int) -> None:
+    names = [f"x{name}x" for name in names]
+    labels = short_names(names, width)
+
+    assert list(labels) == names and len(set(labels.values())) == len(names)
+    alone = [shorten(name, width) for name in names]
+    assert len(set(alone)) < len(alone) or list(labels.values()) == alone, "longer only if they must be"

@@ -312,6 +312,30 @@ def test_the_first_of_many_runs_are_shown_and_the_rest_counted() -> None:
     assert ax.alt.endswith("; and 3 more.")  # type: ignore[attr-defined]
 
 
+def test_the_time_axis_is_that_of_the_runs_that_are_shown() -> None:
+    lengths = [1.0] * SHOWN_RUNS + [100.0]
+    frames = [events_of(*STEP, ("RunEnded", end, NA, "completed: done"), run_id=f"{n:06}") for n, end in enumerate(lengths)]
+
+    assert lab.plots.timeline(pd.concat(frames)).get_xlim()[1] < 2
+
+
+@pytest.mark.parametrize(
+    ("run_ids", "shown"),
+    [
+        (["study#brief/p1/ten/1", "study#brief/p2/ten/1"], ["p1/ten", "p2/ten"]),
+        (["study#brief/p1/ten/1", "study#thorough/p1/ten/1"], ["brief/", "thorou"]),
+        (["study#brief/p1/1", "study#brief/p2/1", "study#quick/p1/1"], ["brief/p1", "brief/p2", "quick/p1"]),
+        (["9f31c2d4e5", "9f31c2ffff"], ["9f31c2d", "9f31c2f"]),
+        (["run", "run 2"], ["run", "run 2"]),
+    ],
+    ids=["prompts", "agents", "both", "random", "short"],
+)
+def test_runs_are_named_by_the_part_of_their_ids_in_which_they_differ(run_ids: list[str], shown: list[str]) -> None:
+    frames = [events_of(*STEP, ("RunEnded", 1.0, NA, "completed: done"), run_id=run_id) for run_id in run_ids]
+
+    assert lane_names(lab.plots.timeline(pd.concat(frames))) == [f"openai:gp…4.1-mini {run_id}" for run_id in shown]
+
+
 def test_it_draws_into_given_axes() -> None:
     given = Figure().add_subplot()
 
