@@ -451,7 +451,6 @@ def test_requests_are_spaced_over_all_runs_of_a_provider() -> None:
     assert all(at - begun >= 0.1 * place for place, at in enumerate(sorted(asked_at)))
 
 
-@pytest.mark.usefixtures("fake_time")
 def test_a_rate_limit_keeps_the_form_of_typed_answers_that_a_custom_model_asks_for() -> None:
     @dataclass
     class Trip:
@@ -472,6 +471,7 @@ def test_a_rate_limit_keeps_the_form_of_typed_answers_that_a_custom_model_asks_f
     assert ended.provenance.base_url == "http://127.0.0.1:9/v1"
 
 
+@pytest.mark.usefixtures("fake_time")
 def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
     study = lab.Experiment([looking()], ["x", "y"], rate_limits={"scripted": 1200})
     begun = time.monotonic()
