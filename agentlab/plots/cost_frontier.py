@@ -163,17 +163,25 @@ def frontier(
     if data.empty:
         return ax
     right = ax.get_xlim()[1]
+    beyond = 1_000 * right  # for axes that are made wider, see `small_multiples`
     front = data[data["efficient"].fillna(False)].sort_values("cost")
     line: dict[str, Any] = {"color": look.TEXT, "linewidth": 1.6}
     handles: list[Row] = []
     if len(front):
         costs, rates = ([float(value) for value in front[name]] for name in ("cost", "rate"))
-        ax.plot([*costs, right], [*rates, rates[-1]], drawstyle="steps-post", zorder=1.5, gid="frontier", **line)
+        ax.plot([*costs, beyond], [*rates, rates[-1]], drawstyle="steps-post", zorder=1.5, gid="frontier", **line)
         handles.append((Line2D([], [], **line), "Pareto frontier"))
     if len(band):
         costs, low, high = ([float(value) for value in band[name]] for name in ("cost", "low", "high"))
         ax.fill_between(
-            [*costs, right], [*low, low[-1]], [*high, high[-1]], step="post", color=look.TEXT, alpha=FILL, linewidth=0, gid="band"
+            [*costs, beyond],
+            [*low, low[-1]],
+            [*high, high[-1]],
+            step="post",
+            color=look.TEXT,
+            alpha=FILL,
+            linewidth=0,
+            gid="band",
         )
         its_band = Line2D([], [], color=look.TEXT, alpha=2 * FILL, linewidth=8)
         handles.append((its_band, f"its band at {percent(level)}\n(Bonferroni)"))

@@ -215,6 +215,8 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     bottom = min(known) * 1.05
     margin = 0.02 * (top - bottom)
     ax.set_xlim(bottom - margin, top + margin)
+    if len(known) == 1 and what not in SHARES:
+        ax.set_xticks([])
     ax.set_ylim(len(data) - 0.4, -0.6)
     look.set_alt(ax, f"{look.sentence(LABELS[what])} by group: {'; '.join(parts)}.{_methods(data['method'])}")
     return ax
@@ -265,8 +267,8 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         unknown = pd.isna(row["cost"])
         if not pd.isna(row["rate"]):
             x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
-            at = (right if unknown else float(row["cost"]), float(row["rate"]))
-            _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), hollow=unknown)
+            at = (1 / 1.02 if unknown else float(row["cost"]), float(row["rate"]))
+            _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), at_the_edge=unknown)
         notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         if row["cost_known"] < row["runs"] and not unknown:
             notes.append(f"cost known for {row['cost_known']} of {row['runs']} runs")
@@ -300,21 +302,23 @@ def _point(
     *,
     x: tuple[float, float] | None = None,
     y: tuple[float, float] | None = None,
-    hollow: bool = False,
+    at_the_edge: bool = False,
 ) -> None:
-    """Draw a point with its intervals. `x` and `y` are the distances to both ends; NaN if there is no interval."""
+    """Draw a point with its intervals. `x` and `y` are the distances to both ends; NaN if there is no interval. A point `at_the_edge`
+    has an unknown x: it is hollow, and its place is a share of the width."""
+    where: dict[str, Any] = {"transform": ax.get_yaxis_transform()} if at_the_edge else {}
     for reach, cap in ((x, "|"), (y, "_")):
         if reach is not None and not math.isnan(reach[0]) and reach != (0.0, 0.0):
             along = at[cap == "_"]
             ends, other = [along - reach[0], along + reach[1]], [at[cap == "|"]] * 2
             ax.plot(
                 *((ends, other) if cap == "|" else (other, ends)), color=its.colour, linewidth=1.6, marker=cap, markersize=7,
-                markeredgewidth=1.6, zorder=2, clip_on=False, gid=look.gid("interval", name),
+                markeredgewidth=1.6, zorder=2, clip_on=False, gid=look.gid("interval", name), **where,
             )  # fmt: skip
-    hollow = hollow or any(reach is not None and math.isnan(reach[0]) for reach in (x, y))
+    hollow = at_the_edge or any(reach is not None and math.isnan(reach[0]) for reach in (x, y))
     ax.plot(
         [at[0]], [at[1]], color=its.colour, marker=its.marker, markersize=7.5, linestyle="none", markeredgewidth=1.6,
-        markerfacecolor="none" if hollow else its.colour, zorder=3, gid=look.gid("point", name), clip_on=False,
+        markerfacecolor="none" if hollow else its.colour, zorder=3, gid=look.gid("point", name), clip_on=False, **where,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from agentlab.analysis.groups import STEPS_ADVICE, By, checked, columns_of, in_o
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.bands_and_survival import bands, survival
+from agentlab.plots.cost_frontier import frontier
 from agentlab.plots.figure import Row, keeping_looks, plain
 from agentlab.plots.group_estimates import (
     cost_success,
@@ -32,12 +33,16 @@ from agentlab.plots.run_timeline import timeline
 from agentlab.records.frames import Recordings, frame_of
 
 _FRAMES: dict[Callable[..., Any], str] = {
-    **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),
+    **dict.fromkeys((stop_reasons, survival, estimates, cost_success, frontier), "runs"),
     timeline: "events",
 }
 """The frame that a plot takes, if it is not the frame of steps."""
 
 
+LEGEND_INCHES = 0.6
+"""Height of a legend below small plots for which their figure has room."""
+NOTE_WIDTH = 40
+"""Notes in a legend that are longer together have one line each."""
 MAX_PLOTS = 12
 """Maximum number of small plots in one figure; the legend counts the rest."""
 
@@ -81,7 +86,8 @@ def small_multiples(
                 look.set_alt(ax, f"{look.spoken(name)}: {ax.alt}")
             drawn.append(ax)
     _share(drawn, columns)
-    _one_legend(figure, drawn, more=len(groups) - len(shown))
+    below = _one_legend(figure, drawn, more=len(groups) - len(shown))
+    figure.set_figheight(figure.get_figheight() + max(0.0, below - LEGEND_INCHES))
     return figure
 
 
@@ -164,9 +170,9 @@ def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
 
 
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
-    """Give all axes the same limits, and keep the labels at the left and the bottom only."""
-    lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
-    bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
+    """Give all axes the same limits, and keep the labels at the left and the bottom only. An axis without ticks shows no value."""
+    lefts, rights = zip(*([ax.get_xlim() for ax in axes if len(ax.get_xticks())] or [(0, 1)]), strict=True)
+    bottoms, tops = zip(*([ax.get_ylim() for ax in axes if len(ax.get_yticks())] or [(0, 1)]), strict=True)
     named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # such as bars
     for place, ax in enumerate(axes):
         ax.set_xlim(min(lefts), max(rights))
@@ -178,8 +184,11 @@ def _share(axes: list[look.PlotAxes], columns: int) -> None:
             ax.set_xlabel(ax.get_xlabel().partition("\n")[2])  # the meaning of hollow points
 
 
-def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> None:
-    """Join the legends of all axes into one below them: each name once, with its notes from all legends."""
+def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> float:
+    """Join the legends of all axes into one below them: each name once, with its notes from all legends.
+
+    Returns its height in inches.
+    """
     rows: dict[str, Row] = {}
     notes: dict[str, dict[str, None]] = {}
     for ax in axes:
@@ -197,14 +206,23 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
                 rows[name] = (drawn, name)
             notes.setdefault(name, {}).update(dict.fromkeys(of_name))
         legend.remove()
-    lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
+    lines = [(handle, "\n".join([name, *_few_lines([*notes[name]])])) for handle, name in rows.values()]
     # Entries that belong to no group, such as stop reasons, come last.
     lines.sort(key=lambda line: look.TEXT in (line[0].get_color(), line[0].get_markeredgecolor()))
     if not lines:
-        return
+        return 0.0
     longest = max(len(part) for _, label in lines for part in label.split("\n"))
     entry = (longest * 0.56 * look.SMALL_POINTS + 50) / 72  # inches, about
-    plain(figure, lines, more=more, columns=max(1, min(len(lines), int(figure.get_figwidth() / entry))))
+    columns = max(1, min(len(lines), int(figure.get_figwidth() / entry)))
+    plain(figure, lines, more=more, columns=columns)
+    size = math.ceil(len(lines) / columns)
+    return max(look.inches(lines[at : at + size]) for at in range(0, len(lines), size)) - look.inches([])
+
+
+def _few_lines(notes: list[str]) -> list[str]:
+    """Return the notes in one line, or one line each if that would be long."""
+    joined = ", ".join(notes)
+    return notes if len(joined) > NOTE_WIDTH else [joined] * bool(notes)
 
 
 def _shows(handle: Line2D) -> int:

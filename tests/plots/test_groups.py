@@ -238,6 +238,47 @@ def test_small_multiples_accept_options_and_custom_plots() -> None:
     assert seen == [(4, "x"), (4, "x")]
 
 
+@pytest.mark.parametrize(
+    ("plot", "options", "axis"),
+    [
+        (lab.plots.cost_success, {}, "xaxis"),
+        (lab.plots.frontier, {}, "xaxis"),
+        (lab.plots.estimates, {"what": "cost"}, "xaxis"),
+        (lab.plots.cost, {}, "yaxis"),
+        (lab.plots.bands, {"what": "cost"}, "yaxis"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_group_of_unknown_cost_does_not_flatten_the_others(plot: Any, options: dict[str, Any], axis: str) -> None:
+    results = [
+        run_of(looping(end=2, cost=cost), name) for name, cost in (("a", "0.001"), ("b", "0.002"), ("c", None)) for _ in "xy"
+    ]
+    axes = lab.plots.small_multiples(plot, results, **options).axes
+    limits = [getattr(ax, axis).get_view_interval().tolist() for ax in axes]
+
+    assert limits == [limits[0]] * 3 and 0.004 < limits[0][1] < 0.005
+    assert [len(getattr(ax, axis).get_ticklocs()) > 0 for ax in axes] == [True, True, False]
+
+
+def test_the_point_of_an_unknown_cost_is_at_the_right_edge_of_all_axes() -> None:
+    several = lab.plots.small_multiples(lab.plots.cost_success, runs()).axes
+    point = drawn(several[1], "point")["b"]
+    (at, _), *_ = several[1].transAxes.inverted().transform(point.get_transform().transform(point.get_xydata()))
+
+    assert at == pytest.approx(1 / 1.02)
+
+
+def test_small_frontiers_have_room_beside_their_legend() -> None:
+    figure = lab.plots.small_multiples(lab.plots.frontier, runs(48).assign(cost_usd=[1 + place % 7 for place in range(48)]))
+    figure.draw_without_rendering()
+
+    assert all(ax.get_position().height * figure.get_figheight() > 1 for ax in figure.axes)
+    assert [text.partition("\n")[0] for text in legend_of(figure)[:2]] == ["a", "b"]
+    for ax in figure.axes:
+        line = next(line for line in ax.lines if line.get_gid() == "frontier")
+        assert line.get_xdata()[-1] > ax.get_xlim()[1], "up to the edge"
+
+
 def test_many_groups_are_counted() -> None:
     steps = steps_of(*[(f"p{number:02}", [1, 2]) for number in range(20)])
 
