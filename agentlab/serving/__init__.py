@@ -5,7 +5,7 @@ May import: `experiments` and what is below it; not `notebook`.
     chat      `lab.Chat`: the endpoints as methods
     contexts  stored conversations, in a SQLite table
     app       the endpoints over HTTP, and `python -m agentlab serve`
-    access    access control: checks the origin, host, token, size and duration of a request
+    access    access control: checks the origin, host, token and size of a request
     loader    loads an agent from a user's file
 """
 

@@ -1,4 +1,4 @@
-"""Access control: an ASGI middleware that checks a request's origin, host, token, size and duration before the endpoints see it.
+"""Access control: an ASGI middleware that checks a request's origin, host, token and size before the endpoints see it.
 
 Without a token, every program on this machine can use a server on loopback, including browsers. Requests from web pages of another
 origin are therefore refused, and so are requests under another host name (a page can make its own name resolve to this machine).
@@ -6,7 +6,6 @@ origin are therefore refused, and so are requests under another host name (a pag
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 from collections.abc import Mapping
@@ -17,12 +16,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1024 * 1024
-
-MAX_HEADER_BYTES = 65_536
-"""The limit on the bytes of a request's headers, counting 32 more for each line."""
-
-BODY_TIMEOUT_S = 30.0
-"""The time in which a whole body has to arrive after its headers."""
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -47,14 +40,9 @@ class AccessControl:
         refusal, body = self._refusal(request.headers), b""
         if refusal is None:
             try:
-                async with asyncio.timeout(BODY_TIMEOUT_S):
-                    body = await _read_body(request)
+                body = await _read_body(request)
             except ClientDisconnect:
                 return
-            except TimeoutError:
-                refusal = _error(
-                    408, "body_too_slow", f"The body was not complete after {BODY_TIMEOUT_S:g} s: send it again, without pauses."
-                )
             if len(body) > MAX_BODY_BYTES:
                 refusal = _error(413, "body_too_large", f"The body has more than {MAX_BODY_BYTES} bytes: send a shorter message.")
         if refusal is not None:
@@ -68,10 +56,6 @@ class AccessControl:
         await self.app(scope, replay, send)
 
     def _refusal(self, headers: Mapping[str, str]) -> JSONResponse | None:
-        if sum(len(name) + len(value) + 32 for name, value in headers.items()) > MAX_HEADER_BYTES:
-            return _error(
-                431, "headers_too_large", f"The headers have more than {MAX_HEADER_BYTES} bytes: send fewer and shorter ones."
-            )
         host, origin = headers.get("host", ""), headers.get("origin")
         if self._token is None and _host_name(host) not in self._hosts:
             names = ", ".join(sorted(self._hosts))
@@ -127,6 +111,6 @@ def _error(status: int, kind: str, message: str) -> JSONResponse:
     response = JSONResponse({"error": {"type": kind, "message": message}}, status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
-    if status in (408, 413, 431):  # the rest of the body is not read
+    if status == 413:  # the rest of the body is not read
         response.headers["connection"] = "close"
     return response

@@ -57,7 +57,6 @@ _STATUSES = {
     400: "`not_json`: the body is not JSON. `invalid_input`: a value that this agent does not accept, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
     404: "`no_context`: neither the context nor the request has a message.",
-    408: "`body_too_slow`: the body was not complete after 30 s.",
     409: "`context_changed`: another process wrote to the context meanwhile. Nothing was saved; send the request again.",
     413: "`body_too_large`: more than 1 MiB.",
     422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",

@@ -7,7 +7,6 @@ import contextlib
 import json
 import socket
 import sqlite3
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import agentlab as lab
 from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import Message
-from agentlab.serving import access
 from agentlab.serving.access import MAX_BODY_BYTES, is_loopback
 from agentlab.testing import call, say
 
@@ -197,8 +195,7 @@ def test_a_body_over_a_mebibyte_is_refused_in_any_encoding() -> None:
         assert client.post("/chat", json=OK).status_code == 200
 
 
-def test_a_body_that_never_arrives_is_refused_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "BODY_TIMEOUT_S", 1.0)
+def test_a_body_that_never_arrives_blocks_nobody() -> None:
     body = json.dumps(OK).encode()
     head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     with serving(parrot()) as client:
@@ -212,10 +209,6 @@ def test_a_body_that_never_arrives_is_refused_and_blocks_nobody(monkeypatch: pyt
                 )
                 one.sendall(b"1\r\n{\r\n" if chunked else body[:1])
             assert client.post("/chat", json=OK).status_code == 200  # while all of them are open
-            for one in slow:
-                answer = b"".join(iter(partial(one.recv, 65536), b""))  # until the connection ends
-                assert answer.startswith(b"HTTP/1.1 408 ")
-                assert b'{"error":{"type":"body_too_slow","message":"The body was not complete after 1 s' in answer
         assert client.post("/chat", json=OK).status_code == 200
 
 
@@ -335,7 +328,7 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
     assert set(document["paths"]) == {*ran, "/chat/ask", "/chat/add-message"}
     for path in document["paths"].values():
         responses = path["post"]["responses"]
-        assert set(responses) == {"200", "400", "403", "404", "408", "409", "413", "422", "500", "502", "503"}
+        assert set(responses) == {"200", "400", "403", "404", "409", "413", "422", "500", "502", "503"}
         for status, response in responses.items():
             model = "ServedReply" if status == "200" else "ErrorBody"
             assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}

@@ -74,8 +74,8 @@ def test_hostile_requests_to_the_server() -> None:
                 "a context id with ../": (_ask(port, *usual, body=b'{"context_id": "../../etc", "message": "x"}'), "200"),
                 "a path that escapes": (_ask(port, *usual, method="GET", path="/../../etc/passwd"), "404"),
                 "the same, encoded": (_ask(port, *usual, method="GET", path="/%2e%2e/%2e%2e/etc/passwd"), "404"),
-                "a header line of 100 KB": (_ask(port, *usual, "x: " + "y" * 100_000), "4"),
-                "10,000 header lines": (_ask(port, *usual, *["x: y"] * 10_000), "4"),
+                "a header line of 1 MB": (_ask(port, *usual, "x: " + "y" * 1_000_000), "4"),
+                "200,000 header lines": (_ask(port, *usual, *["x: y"] * 200_000), "4"),
                 "no HTTP": (_ask(port, "\0\0\0", method="\x16\x03\x01"), "400"),
                 "a WebSocket": (_ask(port, *usual, "connection: upgrade", "upgrade: websocket", "sec-websocket-key: x", "sec-websocket-version: 13", method="GET", body=b""), "4"),  # noqa: E501
             }  # fmt: skip
