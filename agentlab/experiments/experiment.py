@@ -66,7 +66,8 @@ class Experiment(Displayable):
     settings     a list (s1, s2, …) or {name: settings} of dicts with arguments of `agent.run`: budget, stop, policy, continuation,
                  terminating
     repeats      the number of runs of each cell
-    cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
+    cells        only these cells: (agent, prompt_id, settings, repeat) by name, or a DataFrame of these; settings and repeat may be
+                 left out
     where        a function of a Cell: only the cells for which it returns True
     score        a scorer such as `lab.scorers.Exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
                  a number, a bool, a `lab.scorers.Score`, or a dict of numbers, whose entry "score" counts for success rates. Of a list

@@ -110,7 +110,8 @@ def grid(
         for repeat in range(1, repeats + 1)
     ]
     if cells is not None:
-        named = [one for given in _listed("cells", cells) for one in _given(given, by_agent, by_prompt, by_settings, repeats)]
+        rows = cells.to_dict("records") if hasattr(cells, "columns") and hasattr(cells, "to_dict") else cells  # a DataFrame
+        named = [one for given in _listed("cells", rows) for one in _given(given, by_agent, by_prompt, by_settings, repeats)]
     checked = Grid(
         name,
         MappingProxyType(by_agent),
@@ -151,13 +152,6 @@ def _check(grid: Grid) -> None:
 def _listed(what: str, given: object) -> Sequence[Any]:
     if isinstance(given, str | bytes | Agent) or not isinstance(given, Iterable):
         raise ConfigurationError(f"{what}={given!r}: pass a list, such as {what}=[…].")
-    if hasattr(given, "columns"):  # a DataFrame of pandas or polars, which iterates over its columns
-        names = [str(name) for name in given.columns]
-        column = next((name for name in names if len(names) == 1 or name in (what, what.rstrip("s"))), "…")
-        raise ConfigurationError(
-            f"{what} is a table with the columns {', '.join(map(repr, names)) or '(none)'}: pass one column, such as "
-            f"{what}=list(frame[{column!r}])."
-        )
     if isinstance(given, Set) and not isinstance(given, KeysView):
         raise ConfigurationError(f"{what}={given!r}: pass a list, since run ids depend on the order and a set has none.")
     listed = list(given)
@@ -168,9 +162,6 @@ def _listed(what: str, given: object) -> Sequence[Any]:
 
 def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict[str, Any]:
     """Return the values by name. Raises ConfigurationError for a duplicate name."""
-    if hasattr(given, "items") and not isinstance(given, Mapping) and not hasattr(given, "columns"):  # a Series of pandas
-        labels = [name for name, _ in given.items()]
-        given = dict(given.items()) if all(isinstance(name, str) for name in labels) and len({*labels}) == len(labels) else given
     if isinstance(given, Mapping):
         pairs = [*given.items()]
         _listed(what, pairs)

@@ -301,8 +301,19 @@ def test_mutually_recursive_agents_have_a_finite_identity() -> None:
 # Tables ---------------------------------------------------------------------------------------------------------------------------
 
 
-def test_agents_settings_and_cells_may_not_be_tables_or_sets_either() -> None:
-    with pytest.raises(ConfigurationError, match="cells is a table with the columns 'agent', 'prompt_id'"):
-        lab.Experiment([looking()], ["x"], cells=pd.DataFrame({"agent": ["a"], "prompt_id": ["p1"]}))
+def test_a_table_names_cells() -> None:
+    runs = lab.Experiment([looking()], ["x", "y"], repeats=3).results().runs
+    chosen = runs.loc[runs["repeat"] > 1, ["agent", "prompt_id", "settings", "repeat"]]
+    study = lab.Experiment([looking()], ["x", "y"], repeats=3, cells=chosen)
+    assert [one.label for one in study.grid.cells] == ["a/p1/default/2", "a/p1/default/3", "a/p2/default/2", "a/p2/default/3"]
+    with pytest.raises(ConfigurationError, match=r"cells: \{'agent': 'a'\}: pass \(agent, prompt_id\)"):
+        lab.Experiment([looking()], ["x"], cells=chosen[["agent"]])
+
+
+def test_agents_and_settings_may_not_be_tables_or_sets() -> None:
+    with pytest.raises(ConfigurationError, match=r"agents: 'agent' is not an agent"):
+        lab.Experiment(pd.DataFrame({"agent": [looking()]}), ["x"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"settings: 's1' is 'stop': pass a dict"):
+        lab.Experiment([looking()], ["x"], pd.DataFrame({"stop": [None]}))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"agents=.*a set has none"):
         lab.Experiment({looking()}, ["x"])
