@@ -13,7 +13,7 @@ import pandas as pd
 
 from agentlab._internal.formatting import counted
 from agentlab.analysis.compare import reasons_in_words, small_sample
-from agentlab.analysis.groups import By, checked, columns_of, numbers, runs_of, typed_frame, units_of
+from agentlab.analysis.groups import By, checked, columns_of, each_once, numbers, runs_of, typed_frame, units_of
 from agentlab.analysis.intervals import SMALL_SAMPLE, Estimate, checked_level, of_share, student
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
@@ -58,7 +58,7 @@ def raters(
         raise ConfigurationError(
             f"raters(scores={scores!r}): name the columns of at least two raters, such as ['score.judge', …]."
         )
-    rows = checked(runs_of(frame, "lab.raters"), columns, "lab.raters")
+    rows = each_once(checked(runs_of(frame, "lab.raters"), columns, "lab.raters"))
     given = np.column_stack([numbers(rows, name).astype("Float64").to_numpy(dtype=float, na_value=math.nan) for name in columns])
     units = units_of(rows, unit)
     chosen: list[Sequence[int]] = list(combinations(range(len(columns)), 2))

@@ -63,7 +63,8 @@ def reprice(
     """
     if per not in ("group", "run"):
         raise ConfigurationError(f"per={per!r}: choose group or run.")
-    others = [_other(one) for one in ([models] if isinstance(models, str) or not isinstance(models, Iterable) else models)]
+    listed = [models] if isinstance(models, str) or not isinstance(models, Iterable) else models
+    others = list(dict.fromkeys(map(_other, listed)))
     if not others:
         raise ConfigurationError("models=[]: pass at least one, such as 'openai:gpt-5.4-mini'.")
     runs = [*runs] if isinstance(runs, Iterator) else runs
@@ -80,7 +81,7 @@ def reprice(
         rows += [{"run_id": str(run_id), **_row(first, _sum(recorded), each, other, moment)} for other in others]
     if per == "run":
         return typed_frame([[row[name] for name in _BY_RUN] for row in rows], _BY_RUN)
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str | None, str | None, str], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["provider"], row["model"], row["at"]), []).append(row)
     return typed_frame([_of_group(key, group) for key, group in groups.items()], _BY_GROUP)
@@ -147,14 +148,14 @@ def _row(
     first: Any, recorded: Decimal | None, given: Sequence[tuple[Usage, bool]], other: _Other, at: datetime
 ) -> dict[str, Any]:
     usages = given
-    if not _one_vendor(str(first["provider"]), other):  # other vendors have other tiers
+    provider, model = (None if pd.isna(first[name]) else str(first[name]) for name in ("provider", "model"))
+    if not _one_vendor(provider, other):  # other vendors have other tiers
         usages = [(replace(one, service_tier=None), several) for one, several in given]
     costs = [
         cost_of(other.provider, other.model, one, at=at, address=other.address or None, several=several, requested=other.model)
         for one, several in usages
     ]
     repriced = _sum([one.usd for one in costs])
-    provider, model = str(first["provider"]), str(first["model"])
     return {
         "provider": provider,
         "model": model,
@@ -168,12 +169,12 @@ def _row(
     }
 
 
-def _assumptions(provider: str, model: str, other: _Other, usages: Sequence[Usage]) -> str | None:
+def _assumptions(provider: str | None, model: str | None, other: _Other, usages: Sequence[Usage]) -> str | None:
     if (provider, model) == (other.provider, other.model):
         return None
     found = ["the same prompts, answers and steps"]
     if not _one_vendor(provider, other) or model != other.model:
-        found.append(f"token counts by the tokenizer of {model}")
+        found.append(f"token counts by the tokenizer of {model or 'the recorded model'}")
     if any(one.cache_read_tokens or one.cache_write_tokens for one in usages):
         found.append("the same tokens cached")
     if not _one_vendor(provider, other) and any(one.service_tier for one in usages):
@@ -181,11 +182,13 @@ def _assumptions(provider: str, model: str, other: _Other, usages: Sequence[Usag
     return "; ".join(found)
 
 
-def _one_vendor(provider: str, other: _Other) -> bool:
-    return PRICE_BOOK_NAMES.get(provider, provider) == PRICE_BOOK_NAMES.get(other.provider, other.provider)
+def _one_vendor(provider: str | None, other: _Other) -> bool:
+    return provider is not None and PRICE_BOOK_NAMES.get(provider, provider) == PRICE_BOOK_NAMES.get(
+        other.provider, other.provider
+    )
 
 
-def _of_group(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> list[Any]:
+def _of_group(key: tuple[str | None, str | None, str], rows: list[dict[str, Any]]) -> list[Any]:
     recorded, repriced = (
         _sum([None if row[name] is None else Decimal(str(row[name])) for row in rows]) for name in ("cost_usd", "repriced_usd")
     )

@@ -188,13 +188,7 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
         >>> lab.plots.tree(ended).alt
         'Tree of 2 runs: 1  anthropic:cla…e-sonnet-4-6, 4 steps, stop_condition; 1.1  anthropic:cla…e-sonnet-4-6...
     """
-    return draw_tree(tree_data(runs), ax)
-
-
-def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = None, by_run: bool = False) -> Axes:
-    """Draw the data of `tree_data`. The label of the run with the id `marked` is bold; with `by_run` each run has its own colour and
-    marker, otherwise each model."""
-    lanes = _lanes(data, by_run)
+    lanes = _lanes(tree_data(runs))
     shown = lanes[:SHOWN_LANES]
     ax = look.axes_for(ax, "tree", WIDTH_INCHES, max(1.5, 0.7 + (0.28 if len(shown) <= 12 else 0.23) * len(shown)))
     look.style(ax, left=False)
@@ -202,11 +196,11 @@ def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None 
         return look.nothing(ax, "no runs yet", "tree of runs")
     longest = max(1, *(lane.last for lane in shown))
     in_order = sorted(lanes, key=lambda lane: [int(digits) for digits in lane.label.split(".")])  # as in a frame of the family
-    looks = looks_of(lane.look_key for lane in in_order)
+    looks = looks_of(lane.key for lane in in_order)
     places = {lane.run_id: lane for lane in shown}
     for lane in shown:
-        _draw_lane(ax, lane, looks[lane.look_key], _line_left(lane, places), longest)
-    look.names_axis(ax, [lane.name for lane in shown], [lane.place for lane in shown], [lane.run_id == marked for lane in shown])
+        _draw_lane(ax, lane, looks[lane.key], _line_left(lane, places), longest)
+    look.names_axis(ax, [lane.name for lane in shown], [lane.place for lane in shown])
     look.step_axis(ax, "steps" + (f" (and {len(lanes) - len(shown)} more runs)" if len(shown) < len(lanes) else ""))
     look.grid(ax, "x")
     ax.set_xlim(-0.015 * longest, longest / (1 - ROOM_FOR_REASON))
@@ -226,7 +220,6 @@ class _Lane:
     key: tuple[str, str]
     changed: str
     """For a branch on the model of its parent."""
-    look_key: tuple[str, str]
     place: int
     first: int
     last: int
@@ -241,7 +234,7 @@ class _Lane:
         return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(name, width)}"
 
 
-def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
+def _lanes(data: pd.DataFrame) -> list[_Lane]:
     lanes = []
     rows = data.sort_values("lane").to_dict("records")
     models = {row["run_id"]: (row["provider"], row["model"]) for row in rows}
@@ -254,7 +247,6 @@ def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
                 label=label,
                 key=key,
                 changed="" if pd.isna(row["changed"]) or models.get(row["parent_run_id"]) != key else str(row["changed"]),
-                look_key=(label, "") if by_run else key,
                 place=int(row["lane"]),
                 first=int(row["first_step"]),
                 last=int(row["last_step"]),

@@ -54,7 +54,8 @@ def frontier_data(
 
     With `band=True`, return the band of the frontier instead: at each `cost`, up to the next row, the most success that can be had for
     it is between `low` and `high`. The band is from the intervals of the groups that have both, at a level at which all of them hold
-    together (Bonferroni), so it holds for the whole frontier with a chance of at least `level`.
+    together (Bonferroni), so it holds for the whole frontier with a chance of at least `level`. Where no group is known to cost so
+    little, `low` is 0, or NA if a score may be negative.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -125,8 +126,9 @@ def _band(table: pd.DataFrame) -> pd.DataFrame:
     known = table[table[names].notna().all(axis=1)]
     cost_low, cost_high, rate_low, rate_high = (known[name].to_numpy(dtype=float) for name in names)
     costs = np.unique(np.concatenate([cost_low, cost_high]))
-    low = [float(rate_low[cost_high <= cost].max(initial=0.0)) for cost in costs]
-    high = [float(rate_high[cost_low <= cost].max(initial=0.0)) for cost in costs]
+    none = 0.0 if (rate_low >= 0).all() else None
+    low = [max(map(float, rate_low[cost_high <= cost]), default=none) for cost in costs]
+    high = [max(map(float, rate_high[cost_low <= cost])) for cost in costs]
     return pd.DataFrame(
         {name: pd.array(list(values), dtype="Float64") for name, values in (("cost", costs), ("low", low), ("high", high))}
     )
@@ -172,7 +174,7 @@ def frontier(
         ax.plot([*costs, beyond], [*rates, rates[-1]], drawstyle="steps-post", zorder=1.5, gid="frontier", **line)
         handles.append((Line2D([], [], **line), "Pareto frontier"))
     if len(band):
-        costs, low, high = ([float(value) for value in band[name]] for name in ("cost", "low", "high"))
+        costs, low, high = band.to_numpy(dtype=float, na_value=np.nan).T.tolist()
         ax.fill_between(
             [*costs, beyond],
             [*low, low[-1]],

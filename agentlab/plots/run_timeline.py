@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab._internal.formatting import counted
@@ -204,28 +204,16 @@ def timeline(shown: Displayable, ax: Axes | None = None) -> Axes:
         >>> lab.plots.timeline(result).get_xlabel()[:11]
         'active time'
     """
-    return draw_timeline(timeline_data(shown), ax)
-
-
-def draw_timeline(
-    data: pd.DataFrame,
-    ax: Axes | None = None,
-    *,
-    begin_s: float = 0.0,
-    marked: int | None = None,
-    running: bool = True,
-) -> Axes:
-    """Draw the data of `timeline_data`. The time axis begins at `begin_s`; the step `marked` has a frame; with `running` a run
-    without an end in the data is described as not ended."""
+    data = timeline_data(shown)
     run_ids = list(data["run_id"].unique())
-    groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
+    groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]])
     rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
     ax = look.axes_for(ax, "timeline", WIDTH_INCHES, max(1.9, 0.75 + 0.27 * rows))
     look.style(ax, left=False, bottom=False)
     if not groups:
         return look.nothing(ax, "no events yet", "timeline")
-    shown = data[data["run_id"].isin(run_ids[:SHOWN_RUNS])]
-    length = _set_time_axis(ax, shown, begin_s, hidden=len(run_ids) - len(groups))
+    drawn = data[data["run_id"].isin(run_ids[:SHOWN_RUNS])]
+    length = _set_time_axis(ax, drawn, hidden=len(run_ids) - len(groups))
     ticks: list[tuple[float, str, bool]] = []
     top = 0.0
     for group in groups:
@@ -234,8 +222,8 @@ def draw_timeline(
         top += len(group.lanes) + 1.6
     look.names_axis(ax, [label for _, label, _ in ticks], [place for place, _, _ in ticks], [heading for *_, heading in ticks])
     ax.set_ylim(top - 1.1, -0.7)
-    _draw_legend(ax, shown)
-    look.set_alt(ax, _alt(groups, len(run_ids), running=running))
+    _draw_legend(ax, drawn)
+    look.set_alt(ax, _alt(groups, len(run_ids)))
     return ax
 
 
@@ -247,10 +235,9 @@ class _Group:
     name: str
     rows: pd.DataFrame
     lanes: list[str]
-    marked: int | None
 
 
-def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[_Group]:
+def _groups(data: pd.DataFrame, run_ids: list[str]) -> list[_Group]:
     start = max(map(look.shared_start(run_ids).rfind, "#/")) + 1  # after the experiment's name and what else they share
     width = next(width for width in count(6) if len({run_id[start : start + width] for run_id in run_ids}) == len(run_ids))
     ids = look.short_names([run_id[start : start + width] for run_id in run_ids], 24)
@@ -261,16 +248,16 @@ def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[
         models = rows.loc[rows["lane"] == RUN, "label"]
         model = look.shorten(str(models.iloc[0]) if len(models) else "run", 18 if len(run_ids) > 1 else 26)
         name = f"{model} {ids[run_id[start : start + width]]}" if len(run_ids) > 1 else model
-        groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used], marked))
+        groups.append(_Group(run_id, name, rows, [lane for lane in LANES if lane in used]))
     return groups
 
 
-def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) -> float:
+def _set_time_axis(ax: Axes, data: pd.DataFrame, hidden: int) -> float:
     """Set up the time axis, in milliseconds if it is shorter than a second. Returns its length in seconds."""
-    latest = _latest(data)
-    length = max(latest - begin_s, 1e-6) / (1 - ROOM_FOR_REASON)
+    latest = float(pd.concat([data["start_s"], data["end_s"].dropna()]).max())
+    length = max(latest, 1e-6) / (1 - ROOM_FOR_REASON)
     factor, unit = (1000, "milliseconds") if latest < 1 else (1, "seconds")
-    ax.set_xlim(begin_s - 0.008 * length, begin_s + length)
+    ax.set_xlim(-0.008 * length, length)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 2.5, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * factor:,.10g}"))
     ax.set_xlabel(f"active time, {unit}" + (f" (and {hidden} more runs)" if hidden else ""))
@@ -278,14 +265,9 @@ def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) ->
     return length
 
 
-def _latest(data: pd.DataFrame) -> float:
-    return float(pd.concat([data["start_s"], data["end_s"].dropna()]).max())
-
-
 def _draw_run(ax: Axes, group: _Group, top: float, length: float, ticks: list[tuple[float, str, bool]]) -> None:
     bottom = top + len(group.lanes) + 0.5
     _draw_steps(ax, group, top, bottom, length)
-    _draw_marked(ax, group, top, bottom)
     for place, lane in enumerate(group.lanes, start=1):
         rows = group.rows[group.rows["lane"] == lane]
         name = LANES[lane][0]
@@ -314,23 +296,6 @@ def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -
             free_from = at_s + 4 * NUMBER_WIDTH * length
 
 
-def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
-    """Draw a frame around the marked step, from its start to that of the next step."""
-    steps = group.rows[group.rows["lane"] == STEP]
-    begins = steps.loc[steps["step"] == group.marked, "start_s"] if group.marked is not None else steps["start_s"].iloc[:0]
-    if begins.empty:
-        return
-    start = float(begins.iloc[0])
-    later = steps.loc[steps["start_s"] > start, "start_s"]
-    end = float(later.min()) if len(later) else _latest(group.rows)
-    ax.add_patch(
-        Rectangle(
-            (start, top + 0.5), end - start, bottom - top - 0.5, linewidth=1.6, linestyle=(0, (4, 2)), edgecolor=look.TEXT,
-            facecolor=to_rgba(look.BLUE, 0.15), zorder=1.5, gid="marked",
-        )
-    )  # fmt: skip
-
-
 def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: float) -> None:
     """Draw a thin line at the start of each step, with its number above, and a thick line at the run's end, with the stop reason."""
     steps = group.rows[group.rows["lane"] == STEP]
@@ -339,17 +304,14 @@ def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: floa
     ends = group.rows[group.rows["lane"] == END]
     end_s = math.inf if ends.empty else float(ends["start_s"].iloc[-1])
     free_from = -math.inf
-    kept_free = next((start for start, number in zip(starts, steps["step"], strict=True) if number == group.marked), math.inf)
     for start, number in zip(starts, steps["step"], strict=True):
         text = "?" if pd.isna(number) else str(number)
         room = NUMBER_WIDTH * length * (0.4 + 0.3 * len(text))
         too_near_the_end = start + room > end_s and start > 0
-        if start != kept_free and (start - room / 2 < free_from or too_near_the_end or start < kept_free < start + 1.5 * room):
+        if start - room / 2 < free_from or too_near_the_end:
             continue
         free_from = start + room
-        bold = "bold" if start == kept_free else "normal"
-        style: dict[str, Any] = {"color": look.TEXT, "fontsize": look.SMALL_POINTS, "fontweight": bold}
-        ax.text(start, top, text, ha="left", va="center", gid="step", **style)
+        ax.text(start, top, text, ha="left", va="center", gid="step", color=look.TEXT, fontsize=look.SMALL_POINTS)
     if ends.empty:
         return
     reason, at = str(ends["label"].iloc[-1]), (end_s + 0.012 * length, top)
@@ -384,7 +346,7 @@ def _draw_legend(ax: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-def _alt(groups: list[_Group], runs: int, *, running: bool) -> str:
+def _alt(groups: list[_Group], runs: int) -> str:
     described = []
     for group in groups:
         rows = group.rows
@@ -403,7 +365,7 @@ def _alt(groups: list[_Group], runs: int, *, running: bool) -> str:
         ends = rows[rows["lane"] == END]
         if len(ends):
             parts.append(f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {look.spoken(str(ends['label'].iloc[-1]))}")
-        elif running:
+        else:
             parts.append("not ended")
         described.append(f"{group.name}: {', '.join(parts)}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""

@@ -69,6 +69,14 @@ def test_what_is_not_known_is_left_out_and_constant_scores_have_no_kappa() -> No
     assert (none["runs"], pd.isna(none["share"]), pd.isna(none["alpha"])) == (0, True, True)
 
 
+def test_a_run_that_is_in_the_frame_twice_counts_once() -> None:
+    runs = pd.DataFrame({"run_id": [*"abcdef"], "anna": [1, 1, 0, 0, 1, 0], "judge": [1, 1, 0, 1, 1, 0]})
+    once, twice = (lab.raters(frame, ["anna", "judge"], unit="run_id") for frame in (runs, pd.concat([runs, runs])))
+    pd.testing.assert_frame_equal(once, twice)
+    with pytest.raises(ConfigurationError, match="run_id='a' occurs twice, with different values"):
+        lab.raters(pd.concat([runs, runs.assign(anna=0)]), ["anna", "judge"])
+
+
 def test_columns_are_checked() -> None:
     with pytest.raises(ConfigurationError, match="name the columns of at least two raters"):
         lab.raters(pd.DataFrame({"one": [1]}), ["one"])

@@ -152,6 +152,14 @@ def test_unknown_stays_unknown() -> None:
     assert no_usage["repriced_usd"].notna().to_list() == [False, True]
 
 
+def test_an_unknown_model_is_no_text_and_a_model_that_is_given_twice_is_one() -> None:
+    unknown = steps(provider=pd.NA, model=pd.NA)
+    for per, rows in (("group", 1), ("run", 2)):
+        found = lab.reprice(unknown, ["openai:gpt-5.4-mini"] * 2, per=per)
+        assert len(found) == rows and found[["provider", "model"]].isna().all(axis=None)
+        assert found["assumptions"].str.contains("the tokenizer of the recorded model").all()
+
+
 def test_assumptions_are_named() -> None:
     found = lab.reprice(steps(cache_read_tokens=[0, 500, 0]), "anthropic:claude-sonnet-4-6", at=AT)["assumptions"][0]
     assert found == "the same prompts, answers and steps; token counts by the tokenizer of gpt-5.4-mini; the same tokens cached"

@@ -97,6 +97,24 @@ def test_equal_groups_are_on_the_frontier_together_and_a_group_of_few_units_give
     assert frontier_data(few.head(0), "agent").empty
 
 
+def test_the_band_of_negative_scores_is_below_0_and_open_where_no_group_is_known_to_cost_so_little() -> None:
+    runs = drawn(1)
+    losses = runs.assign(score=runs["score"] - 2)
+    found, band = frontier_data(losses, "agent"), frontier_data(losses, "agent", band=True)
+    before = band["cost"] < found["cost_high"].min()
+
+    assert (band["high"] < 0).all() and (band["low"].dropna() <= band["high"][~before]).all()
+    assert before.any() and band["low"].isna().tolist() == before.tolist()
+    assert frontier_data(runs, "agent", band=True)["low"][0] == 0
+    (drawn_band,) = [one for one in lab.plots.frontier(losses, "agent").collections if one.get_gid() == "band"]
+    assert max(path.vertices[:, 1].max() for path in drawn_band.get_paths()) < 0
+
+
+def test_the_level_of_the_band_is_written_exactly() -> None:
+    texts = [text.get_text() for text in lab.plots.frontier(drawn(1), "agent", level=0.999).get_legend().get_texts()]
+    assert "its band at 99.9%\n(Bonferroni)" in texts
+
+
 def test_the_picture_tells_frontier_band_shares_and_methods() -> None:
     ax = lab.plots.frontier(drawn(1), "agent")
 
