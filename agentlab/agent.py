@@ -484,7 +484,8 @@ def _messages(messages: Iterable[Message]) -> Iterator[Message]:
     for place, message in enumerate(messages):
         if not isinstance(message, Message):
             raise ConfigurationError(
-                f"messages[{place}] is {message!r}: pass messages of a run, as in messages=earlier.messages, or Message('user', 'Hi')."
+                f"messages[{place}] is {one_line(repr(message))}: pass messages of a run, such as earlier.messages, or "
+                "Message('user', 'Hi')."
             )
         yield message
 
