@@ -25,13 +25,12 @@ from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.lazy import Later, helps_with_keywords
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
-from agentlab.engine import call_context, next_actions
+from agentlab.engine import call_context
 from agentlab.engine.branches import Branches, fork_plan
 from agentlab.engine.control import Approval, Control, PendingCall
-from agentlab.engine.next_actions import NextAction
 from agentlab.engine.plan import AgentSpec, Origin
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
@@ -44,7 +43,9 @@ from agentlab.records.step import StepResult
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentlab.engine import next_actions
     from agentlab.engine.client import Model
+    from agentlab.engine.next_actions import NextAction
     from agentlab.engine.plan import RunPlan
     from agentlab.engine.termination import Policy
     from agentlab.limits.budget import Budget
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from agentlab.records.events import Event, RunObserver
     from agentlab.records.history import RunHistory
     from agentlab.tools import Function, Tool
+else:
+    next_actions = Later("agentlab.engine.next_actions")  # a run that is not continued never needs it
 
 A = TypeVar("A", bound=AgentSpec)
 

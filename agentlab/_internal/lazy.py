@@ -211,13 +211,14 @@ _ONLY_PER_RUN = ("max_turns", "max_tokens_per_turn")
 
 
 def helps_with_keywords(target: C) -> C:
-    """Raise an error that suggests the right keyword for an unknown one, in calls of a function or of a dataclass's `__init__`.
+    """Raise an error that suggests the right keyword for an unknown one, in calls of a function or of the `__init__` of a class made by
+    `values.dataclass`.
 
-    Setting an attribute of a frozen dataclass is an error that says what to do instead. Editors and type checkers see the same
-    signature as before.
+    Setting an attribute of such a class is an error that says what to do instead. Editors and type checkers see the same signature as
+    before.
     """
     if isinstance(target, type):
-        target.__init__ = _checking(target.__init__, target.__name__, "LimitError")  # type: ignore[misc]
+        vars(target)["__init__"].wrapped = functools.partial(_checking, owner=target.__name__, kind="LimitError")
         target.__setattr__ = _unchangeable  # type: ignore[assignment,method-assign]
         return target
     outer, _, name = target.__qualname__.rpartition(".")

@@ -86,15 +86,16 @@ def _frozen(kind: Any, init: bool, with_repr: bool, eq: bool) -> Any:
 
 
 class _Init:
-    """The `__init__` of a class until it is first needed: it is then compiled, and takes this one's place."""
+    """The `__init__` of a class until it is first needed: it is then compiled, wrapped, and takes this one's place."""
 
-    __slots__ = ("_kind",)
+    __slots__ = ("_kind", "wrapped")
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
+        self.wrapped: Callable[[Any], Any] = lambda made: made
 
     def __get__(self, value: Any, owner: Any = None) -> Any:
-        made = _compiled(self._kind)
+        made = self.wrapped(_compiled(self._kind))
         if vars(self._kind)["__init__"] is self:
             self._kind.__init__ = made
         return made if value is None else made.__get__(value, owner)

@@ -204,7 +204,7 @@ def _flat(kind: type[StopCondition], *conditions: object) -> Iterator[StopCondit
 # Combinations ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class _Combination(StopCondition):
     parts: tuple[StopCondition, ...]  # type: ignore[misc]
     may_wait: bool = dataclasses.field(compare=False)  # type: ignore[misc]

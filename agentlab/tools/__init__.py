@@ -379,7 +379,7 @@ def from_mcp(
     return made
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Executed:
     """The outcome of one call. `cut` is a cancellation during the call, or the exception of a middleware: the caller records the result
     and then raises it. `left_behind` is True if an async function was abandoned since it did not end when it was cancelled."""
@@ -455,7 +455,7 @@ def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
         return _failed(tool_call, "unserialisable", content, value=value)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Outcome:
     """The outcome of a function: a value, an exception, or a timeout."""
 

@@ -15,11 +15,10 @@ from typing import Any
 from playwright.sync_api import Error, Locator, Page, expect
 
 from .jupyter import JupyterLab
-from .widget_page import WidgetPage
+from .widget_page import POLLING_MS, WidgetPage
 
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 OPEN_TIMEOUT_S = 90
-POLLING_MS = 50  # Playwright's default is every frame, which makes the page draw frames all the time
 
 # JupyterLab's own objects, which --expose-app-in-browser makes available to a page.
 NOTEBOOK = "const app = window.jupyterapp; const panel = app.shell.currentWidget; const session = panel.context.sessionContext;"

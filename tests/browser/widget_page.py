@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
+POLLING_MS = 50  # Playwright's default is every frame, which makes the page draw frames all the time
 LIVE = ".agentlab-page:has(> .page-frame)"
 """The live page, next to the hidden copy for readers without a kernel."""
 VIEW = ".agentlab-panel.jupyter-widgets"
@@ -78,16 +80,23 @@ class WidgetPage:
         return self.live.locator(".page-bar")
 
     def wait_for_status(self, text: str | re.Pattern[str], timeout_s: float | None = None) -> None:
-        """Wait until the bar has this text."""
-        expect(self.status).to_contain_text(text, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
+        """Wait until the bar has this text. `expect` would look after 0.1, 0.35, 0.85, 1.85 s, …, and describe the page each time."""
+        pattern = re.compile(re.escape(text)) if isinstance(text, str) else text
+        self._wait(lambda bar: pattern.search(bar) is not None, self.status, f"not {pattern.pattern!r}", timeout_s)
 
     def wait_for_steps(self, number: int, timeout_s: float | None = None) -> None:
         """Wait until the bar shows this number of steps."""
         steps = self.status.locator("[data-total=steps]")  # a locator, since marimo's pages are in shadow trees
+        self._wait(
+            lambda text: int(re.sub(r"[^\d,].*|,", "", text) or 0) >= number, steps.first, f"not {number} steps", timeout_s
+        )
+
+    def _wait(self, met: Callable[[str], bool], part: Locator, wanted: str, timeout_s: float | None) -> None:
+        """Wait until the text of a part of the bar is as wanted."""
         deadline = time.monotonic() + (self._timeout_ms / 1000 if timeout_s is None else timeout_s)
-        while int(re.sub(r"[^\d,].*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
-            assert time.monotonic() < deadline, f"the bar says {text!r}, not {number} steps"
-            self.page.wait_for_timeout(100)
+        while not met(text := " ".join((part.text_content() or "").split())):
+            assert time.monotonic() < deadline, f"the bar says {text!r}, {wanted}"
+            self.page.wait_for_timeout(POLLING_MS)
 
     def screenshot(self, path: Path, of: Locator | None = None) -> Path:
         """Save a screenshot of the page or of one part of it."""

@@ -16,13 +16,17 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelW
 from __future__ import annotations
 
 from json import JSONDecoder
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentlab._internal.lazy import base64, regex
+from agentlab._internal.lazy import Later, base64, regex
 from agentlab.model.messages import JSON
 from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
-from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
+
+if TYPE_CHECKING:
+    from agentlab.transport import aws_eventstream
+else:
+    aws_eventstream = Later("agentlab.transport.aws_eventstream")  # a run without streams never needs it
 
 MAX_ANSWER_BYTES = 64 * 2**20
 """The limit on the bytes of one live answer, so that an endless response does not use up the memory. No model's answer is that long."""
@@ -74,7 +78,7 @@ class Incoming:
                 return []
             self._started = True
             self.is_json = data[:1] in b"{["
-            if data[0] in FIRST_BYTES:
+            if data[0] in aws_eventstream.FIRST_BYTES:
                 self._decoder = FrameDecoder()
         if self.is_json:
             self._json.append(data)
@@ -248,7 +252,7 @@ class FrameDecoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._prelude: Prelude | None = None
+        self._prelude: aws_eventstream.Prelude | None = None
         self._lost = False
         self.damaged = False
 
@@ -259,9 +263,9 @@ class FrameDecoder:
         buffer, at = self._buffer, 0
         buffer += data
         events: list[Event] = []
-        while len(buffer) - at >= PRELUDE_BYTES:
+        while len(buffer) - at >= aws_eventstream.PRELUDE_BYTES:
             if self._prelude is None:
-                self._prelude = read_prelude(buffer, at)
+                self._prelude = aws_eventstream.read_prelude(buffer, at)
             if self._prelude is None:
                 self.damaged = self._lost = True  # the next frame cannot be found
                 buffer.clear()
@@ -289,7 +293,7 @@ class FrameDecoder:
 
 def _frame_event(frame: bytes) -> Event | None:
     """Return the event of one whole frame, or None for a damaged one."""
-    found = read_frame(frame)
+    found = aws_eventstream.read_frame(frame)
     if found is None:
         return None
     headers, payload = found
