@@ -240,7 +240,8 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def outermost(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs without those of sub-agents whose caller is in the frame: they are a part of the caller's run."""
+    """Return the rows, of runs or of their steps, without those of sub-agents whose caller is in the frame: they are a part of the
+    caller's run."""
     if {"run_id", "parent_run_id", "called_by"} - set(frame.columns) or not frame["called_by"].notna().any():
         return frame
     parent_of = dict(zip(frame["run_id"], frame["parent_run_id"], strict=True))
@@ -253,7 +254,7 @@ def outermost(frame: pd.DataFrame) -> pd.DataFrame:
             run_id = parent_of[run_id]
         return run_id in parent_of and run_id not in passed
 
-    return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+    return frame[~frame["run_id"].isin(list(filter(is_in_its_caller, sub_agents)))]
 
 
 FAILURES = ("count", "leave_out")

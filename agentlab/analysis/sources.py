@@ -38,6 +38,7 @@ def from_frames(
     `histories` returns a run's history by its id. Errors: ConfigurationError if columns or rows are missing.
     """
     groups.no_column_twice(steps)
+    steps = groups.outermost(steps) if runs is None else steps
     for name in ("run_id", "step"):
         if name not in steps.columns:
             raise ConfigurationError(f"The steps have no column {name!r}: pass the frame of lab.frame(results).")

@@ -241,6 +241,7 @@ def _runs_of(steps: pd.DataFrame) -> pd.DataFrame:
             "run_id": run_id,
             "provider": last["provider"],
             "model": last["model"],
+            **{name: last[name] for name in ("parent_run_id", "called_by")},
             "stop_reason": stop,
             "terminated": terminated,
             "truncated": None if terminated is None else not terminated,

@@ -210,6 +210,8 @@ def _step_rows(run: ReadRun, used: Mapping[str, _Sums]) -> list[dict[str, Any]]:
             "started_s": step.started_s,
             "duration_s": step.duration_s,
             "error": step.error,
+            "parent_run_id": run.parent_run_id,
+            "called_by": run.called_by,
             **run.limits,
         })  # fmt: skip
     return rows

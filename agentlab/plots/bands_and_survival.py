@@ -55,7 +55,7 @@ def bands_data(
 
     Columns: `group`, `step`, `runs` (the number that took this step; the others had ended), `known` (the number with known usage), and
     over those the `median` and the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. A run that occurs
-    twice counts once.
+    twice counts once, and the runs of sub-agents count in those that called them.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -69,7 +69,7 @@ def bands_data(
         raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
     low, high = _checked_quantiles(quantiles)
     columns, steps = columns_of(by), steps_of(steps, "lab.plots.bands")
-    frame = checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE)
+    frame = outermost(checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE))
     data = pd.DataFrame(
         {
             "group": names_of(frame, columns),

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from agentlab._internal.formatting import counted
-from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, numbers, steps_of, texts
+from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, numbers, outermost, steps_of, texts
 from agentlab.limits.combinators import StopCondition
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, Entry, Key, Look, height, legend, looks_of, merged
@@ -96,7 +96,7 @@ def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
 def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
     """Return the data of one plot, with runs in the order of their first row, and each run's rows by step."""
     needed = ("run_id", "provider", "step", quantity.column)
-    steps = checked(steps, needed, f"lab.plots.{quantity.function}", STEPS_ADVICE)
+    steps = outermost(checked(steps, needed, f"lab.plots.{quantity.function}", STEPS_ADVICE))
     data = pd.DataFrame(
         {
             "run_id": texts(steps, "run_id").fillna("unnamed run"),
@@ -176,9 +176,9 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative tokens per step, one line per run, with the token limits in force and the end of each run.
 
     `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. The runs of a model share a look; if
-    all are of one model, up to 8 are numbered in the order of the frame, each with its own look. Returns the axes; see `tokens_data`
-    for their data. The legend is to the right of the axes: create the figure of your own axes with `layout="constrained"` to make room
-    for it. Errors: ConfigurationError if columns are missing.
+    all are of one model, up to 8 are numbered in the order of the frame, each with its own look. The runs of sub-agents are a part of
+    those that called them. Returns the axes; see `tokens_data` for their data. The legend is to the right of the axes: create the
+    figure of your own axes with `layout="constrained"` to make room for it. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])

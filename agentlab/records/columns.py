@@ -176,6 +176,8 @@ def _of_run(name: str, help_: str) -> Column:
 RUN_ID = _of_run("run_id", "the run")
 PROVIDER = _of_run("provider", "the provider's name")
 MODEL = _of_run("model", "the requested model")
+PARENT_RUN_ID = _of_run("parent_run_id", "the run it was forked from; of a sub-agent, the calling run")
+CALLED_BY = _of_run("called_by", "of a sub-agent, the tool call that started it")
 
 # One row per step -------------------------------------------------------------------------------------------------------------
 
@@ -279,6 +281,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("duration_s", "Float64", "duration of the step", "duration_s"),
     _of_step("error", "string", "the error that ended the step", "error", _error),
     _of_step("condition_met", "boolean", "True if the whole stop condition was met", "readings.met"),
+    PARENT_RUN_ID,
+    CALLED_BY,
 )
 
 
@@ -458,10 +462,10 @@ _of_history = _columns_of(lambda source, row: source.history)
 
 RUN_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
-    _of_source("parent_run_id", "string", "the run it was forked from; of a sub-agent, the calling run", "parent_run_id"),
+    PARENT_RUN_ID,
     _of_source("forked_at", "Int64", "steps taken over from it; NA: not forked", "forked_at"),
     _of_source("parent_step", "Int64", "of a sub-agent, the step of its caller", "parent_step"),
-    _of_source("called_by", "string", "of a sub-agent, the tool call that started it", "called_by"),
+    CALLED_BY,
     PROVIDER,
     MODEL,
     _of_source("prompt", "string", "the task", "prompt"),

@@ -124,7 +124,8 @@ def _divided(runs: Sequence[StoredRun]) -> Iterator[Sequence[StoredRun]]:
 
 def _block_of_rows(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> Block:
     """Return the steps of these runs, read from their rows."""
-    heads, ends = _head_parts(runs, ("provider", "model")), _ends(runs, "stop_reason")
+    constant = [name for name in RUN_CONSTANT_COLUMNS if name != "run_id"]
+    heads, ends = _head_parts(runs, constant), _ends(runs, "stop_reason")
     run_ids: list[str] = []
     reasons: list[Any] = []
     own = {column.name: column.dtype for column in STEP_COLUMNS if column.name not in (*RUN_CONSTANT_COLUMNS, "stop_reason")}
@@ -142,7 +143,7 @@ def _block_of_rows(store: Store, runs: Sequence[StoredRun], *, whole_store: bool
             reasons[place] = ends[run_id]
     columns = {name: array(values.pop(name), dtype) for name, dtype in own.items()}
     columns |= {"run_id": array(run_ids, "string"), "stop_reason": array(reasons, "string")}
-    columns |= {name: array([heads[run_id][name] for run_id in run_ids], "string") for name in ("provider", "model")}
+    columns |= {name: array([heads[run_id].get(name) for run_id in run_ids], "string") for name in constant}
     readings = {name: (any_array(read), any_array(limits), array(met, "boolean")) for name, (read, limits, met) in leaves.items()}
     return Block(columns, readings)
 

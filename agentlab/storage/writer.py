@@ -39,7 +39,7 @@ from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import Redact, redact_json
 from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, children_note, holds_note
 
-RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model")
+RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model", "parent_run_id", "called_by")
 """Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
 
 _PROGRESS = ("_begun", "_steps", "_events", "_row_before", "_end", "_kept", "_children", "_tools")

@@ -248,6 +248,27 @@ def test_plots_of_runs_with_sub_agents_show_the_runs_that_called_them() -> None:
     assert several(lab.plots.survival, store, by="model").alt == several(lab.plots.survival, alone, by="model").alt
 
 
+@pytest.mark.parametrize("what", OF_STEPS)
+def test_the_steps_of_sub_agents_count_once_in_those_of_their_callers(what: str) -> None:
+    store = with_sub_agents()
+    runs, steps = store.frame("runs"), store.frame("steps")
+    theirs = steps[steps["run_id"].isin(runs["run_id"][runs["called_by"].isna()])]
+    expected = OF_STEPS[what](theirs)
+
+    assert (len(steps), len(theirs)) == (60, 24)
+    pd.testing.assert_frame_equal(OF_STEPS[what](steps), expected)
+    pd.testing.assert_frame_equal(OF_STEPS[what](through_csv(steps)), expected, check_dtype=False)
+    if what not in ("backtest", "suggest"):  # these read a store's runs too
+        pd.testing.assert_frame_equal(OF_STEPS[what](store), expected)
+
+
+def test_the_steps_of_sub_agents_without_their_callers_are_drawn() -> None:
+    steps = with_sub_agents().frame("steps")
+    called = steps[steps["called_by"].notna()]
+
+    assert lab.plots.tokens_data(called)["run_id"].nunique() == 12
+
+
 @pytest.mark.parametrize("ask", [OF_STEPS["backtest"], OF_STEPS["suggest"]], ids=["backtest", "suggest"])
 def test_a_store_its_frames_and_an_import_of_it_have_the_same_runs(ask: Callable[..., Any]) -> None:
     store = with_sub_agents()
