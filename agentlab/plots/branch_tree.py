@@ -123,7 +123,7 @@ def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNo
 def _origin(member: RunNode[Any]) -> RunNode[Any] | None:
     """Return the run at whose line a branch begins: that which took the forked step, also if the parent copied it from there."""
     left = member.parent
-    while left is not None and left.parent is not None and member.forked_at < left.forked_at:
+    while left is not None and left.parent is not None and _leaves_at(member) < left.forked_at:
         left = left.parent
     return left
 

@@ -15,7 +15,7 @@ from agentlab import Budget, errors
 from agentlab.agent import Run
 from agentlab.plots import PlotFigure, tree_data
 from agentlab.plots.branch_tree import SHOWN_LANES
-from agentlab.testing import ScriptedProvider
+from agentlab.testing import ScriptedProvider, call, say
 
 from .builders import listed, look, looping
 
@@ -104,6 +104,21 @@ def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
         "1.1.2  two:m1",
     ]
     assert [text.get_text() for text in ax.texts] == ["turn_limit", "turn_limit", "turn_limit", "completed", "not started"]
+
+
+def test_a_sub_agent_is_beside_the_branch_that_called_it() -> None:
+    answers = [call("look"), call("scout", {"task": "look"}), say("done"), call("scout", {"task": "look"}), say("done")]
+    boss = lab.Agent(ScriptedProvider(answers, name="one", model="m1"), tools=[look, agent("two", 2).as_tool("scout", "Looks.")])
+    first = ended(boss.run("go"))
+    branch = ended(first.fork(1))
+    scout, of_branch = first.children[0], branch.children[0]
+    other = ended(first.fork(1, agent=agent("three", 3)))
+
+    data = tree_data(first)
+    assert data["run_id"].tolist() == [run.id for run in (first, scout, branch, of_branch, other)]
+    assert values(data, "kind", "first_step", "last_step")[2:4] == [("branch", 1, 3), ("sub-agent", 2, 4)]
+    lines = {line.get_gid(): line for line in lab.plots.tree(first).lines}
+    assert lines[f"call:{of_branch.id}"].get_xydata().tolist() == [[2, 2], [2, 3]]
 
 
 def test_providers_differ_in_colour_marker_and_line_style(family: list[Run]) -> None:
