@@ -12,6 +12,7 @@ from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext
+from agentlab.engine.continuation import least_tokens
 from agentlab.engine.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.errors import (
     ConfigurationError,
@@ -226,7 +227,9 @@ def _output_cap(run: RunContext, builder: StepBuilder, continuation: Continuatio
     budget, known = run.budget_of(builder.settings), run.timeline.history.known_tokens + builder.known_tokens
     if continuation is None or continuation.cap is None:
         return budget.output_cap(known)
-    return continuation.cap if budget.max_tokens is None else min(continuation.cap, max(1, budget.max_tokens - known))
+    if budget.max_tokens is None:
+        return continuation.cap
+    return min(continuation.cap, max(least_tokens(builder.calls), budget.max_tokens - known))  # the least, before a last answer
 
 
 async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) -> ModelResponse:

@@ -11,6 +11,7 @@ space or line break, since data, code and songs repeat whole lines. Nothing is e
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentlab._internal.lazy import regex
@@ -28,6 +29,10 @@ from agentlab.records.step import ModelCall, Seam
 
 FEWEST_TOKENS = 8
 """With fewer tokens in a prefill, the token count is no evidence of an echo."""
+
+LEAST_TOKENS = 16
+"""A further call is not made if what is left would lower its output cap below this: it is paid for and gives a few words. OpenAI's
+Responses API rejects such caps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class FurtherCalls:
             self.outcome = "retry_limit"
             return "at_cap"
         left = self.tokens_left(calls)
-        if (left is not None and left <= 0) or len(answer.text) >= policy.max_total_output_chars_per_turn:
+        if (left is not None and left < least_tokens(calls)) or len(answer.text) >= policy.max_total_output_chars_per_turn:
             self.outcome = "budget_exhausted"
             return "at_cap"
         return "allowed"
@@ -182,14 +187,20 @@ class FurtherCalls:
     def _reached_cap(self, calls: list[ModelCall], answer: ModelResponse) -> tuple[str, str]:
         """Return the field of the policy that allowed no further call, and its effect in words."""
         left, first = self.tokens_left(calls), calls[0]
-        if self.outcome == "budget_exhausted" and left is not None and left <= 0:
+        if self.outcome == "budget_exhausted" and left is not None and left < least_tokens(calls):
             most = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
-            return "max_total_completion_tokens_per_turn", f"the step's {most} output tokens are used"
+            rest = f" but for {left}" if left > 0 else ""
+            return "max_total_completion_tokens_per_turn", f"the step's {most} output tokens are used{rest}"
         if self.outcome == "budget_exhausted":
             return "max_total_output_chars_per_turn", f"it has {len(answer.text):,} characters"
         if self.issue:
             return "max_tool_repair_attempts", f"the model was asked {self.repairs} more time{'s' * (self.repairs != 1)}"
         return "max_continuations_per_turn", f"it was continued {self.continuations} time{'s' * (self.continuations != 1)}"
+
+
+def least_tokens(calls: Sequence[ModelCall]) -> int:
+    """Return the fewest tokens that a further call needs: `LEAST_TOKENS`, or less if the output cap is lower. 1 if no cap is sent."""
+    return min(LEAST_TOKENS, calls[-1].requested_cap or 1)
 
 
 def has_incomplete_call(response: ModelResponse) -> bool:

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 
 from agentlab._internal.formatting import in_words
 from agentlab._internal.values import dataclass
+from agentlab.engine.continuation import least_tokens
 from agentlab.limits.budget import TOTAL_OF, USED, DefaultTurns
 from agentlab.limits.combinators import Not, Off, StopCondition
 from agentlab.limits.condition_tree import describe
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.limits.settings import EDITABLE, RunSettings
+from agentlab.model.finish_reasons import StopReason
 from agentlab.records.history import RunHistory
 from agentlab.records.result import LARGER
 
@@ -85,11 +87,21 @@ def raised_limits(settings: RunSettings, history: RunHistory, elapsed_s: float |
     for reading in sorted(readings, key=lambda one: isinstance(one.limit, DefaultTurns)):
         counts = [raised.edits.get(name, 0) for name in ("max_calls", "max_invocations")]
         # The default of max_turns yields to limits on the calls.
-        if reading.met and not (isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit):
+        is_reached = reading.met or (reading.name == "max_tokens" and _left_too_few_tokens(reading.limit, history))
+        if is_reached and not (isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit):
             limit: Any = getattr(settings.budget, reading.name)
             used, once = _used(reading.name, history, spent_s)
             raised = raised.with_field(reading.name, larger(limit, used, once))
     return raised
+
+
+def _left_too_few_tokens(limit: Any, history: RunHistory) -> bool:
+    """True if the newest step ended the run since this limit left too few tokens to continue a cut answer."""
+    last = history.last
+    if last is None or not last.calls or last.decision.stop_reason is not StopReason.TOKEN_BUDGET:
+        return False
+    left: int = limit - history.known_tokens
+    return left < least_tokens(last.calls)
 
 
 def _used(name: str, history: RunHistory, elapsed_s: float) -> tuple[Any, Any]:

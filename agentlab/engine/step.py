@@ -257,7 +257,7 @@ def _end(run: RunContext, builder: StepBuilder, reading: Reading | None, failure
         if not met:  # the limit was raised meanwhile
             run.timeline.conversation.append(Message("system", LIMIT_RAISED))
             return None
-    if decided is not None and decided is not StopReason.TIMEOUT:
+    if decided not in (None, StopReason.TIMEOUT, StopReason.TOKEN_BUDGET):
         return Ending(decided, builder.decision.reason, met, error=builder.error)
     if met:
         detail = f"Stop condition met: {', '.join(map(str, met))}."

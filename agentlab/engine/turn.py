@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agentlab.engine.ask import BudgetExhausted, ask, no_call_left
-from agentlab.engine.continuation import FurtherCalls, has_incomplete_call, issue_of
+from agentlab.engine.continuation import FurtherCalls, has_incomplete_call, issue_of, least_tokens
 from agentlab.errors import ReplayMissError
-from agentlab.limits.reading import Action, Decision
+from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
@@ -113,11 +113,24 @@ def _check_continuation(run: RunContext, builder: StepBuilder, further: FurtherC
         reason = "The answer was cut off and is incomplete: the budget left no further call."
         builder.decision = Decision(Action.ABORT, reason, None, INCREASE_BUDGET)
         return "no_budget"
+    if event == "allowed" and (tokens := _too_few_tokens(run, builder)) is not None:
+        further.outcome = "budget_exhausted"
+        reason = f"Budget reached: {tokens}, too few are left for a further call."
+        builder.decision = Decision(Action.ABORT, reason, StopReason.TOKEN_BUDGET, INCREASE_BUDGET)
+        return "no_budget"
     if event == "at_cap":
         builder.decision = further.give_up(builder.calls, answer)
         if answer.signal.finish_reason is FinishReason.ERROR:
             builder.decision = Decision(Action.ABORT, answer.signal.message, StopReason.ERROR, "retry", builder.decision.metadata)
     return event
+
+
+def _too_few_tokens(run: RunContext, builder: StepBuilder) -> Reading | None:
+    """Return the usage of `max_tokens` if what is left of it is too little for a further call."""
+    most, used = run.settings_now().budget.max_tokens, run.timeline.history.known_tokens + builder.known_tokens
+    if most is None or most - used >= least_tokens(builder.calls):
+        return None
+    return Reading("max_tokens", used, most, False)
 
 
 async def _ask_further(

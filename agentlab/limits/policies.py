@@ -39,6 +39,8 @@ class ContinuationPolicy(Displayable):
     max_tool_repair_attempts                further calls for a truncated tool call; 0 means none
     hint                                    the prompt to continue, for models that accept no prefill
 
+    No further call is made if what is left of the step's tokens, or of `max_tokens`, lowers its output cap below 16.
+
     Example:
         >>> policy = lab.ContinuationPolicy(max_continuations_per_turn=1)
         >>> half = say("A cut", finish=lab.FinishReason.MAX_TOKENS)

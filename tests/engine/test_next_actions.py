@@ -108,6 +108,18 @@ def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, l
     assert run.limits.snapshot().budget == budget
 
 
+def test_a_limit_that_left_too_few_tokens_for_a_further_call_is_raised() -> None:
+    half = say("half", finish=FinishReason.MAX_TOKENS, tokens=(10, 100))
+    model = agent([half, "whole"], continuation=ContinuationPolicy())
+    run = ended(model.run("go", budget=Budget(max_tokens=112, max_tokens_per_turn=100)))
+    (proposal,) = run.next_actions
+    assert (proposal.label, proposal.at) == ("Raise the token budget to 224 and continue", 1)
+    run.limits.max_tokens = 300
+    (proposal,) = run.next_actions
+    assert (proposal.label, proposal.why[:34]) == ("Continue from step 1", "The limits have been raised since:")
+    went_on(run)
+
+
 def test_awaiting_an_ended_run_again_says_that_edited_limits_continue_in_a_branch() -> None:
     limited = ended(looping().run("go", budget=Budget(max_turns=2)))
     stopped = ended(looping().run("go", stop=lab.StepCountIs(2)))

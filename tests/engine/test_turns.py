@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from agentlab.records.step import ModelCall, Seam
 from agentlab.testing import ScriptedProvider, call, say, usage
 
 F, S = FinishReason, StopReason
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 TEXT = "The harbour was quiet that morning, and all the small boats were asleep. Nobody came."
 
 looked: list[str] = []
@@ -233,6 +235,62 @@ def test_at_a_cap_the_partial_text_is_returned_with_a_notice(
     assert end.outcome == outcome
     if note:
         assert result.history[0].decision.suggestion == "increase_budget"
+
+
+@pytest.mark.parametrize(("cap", "left", "calls"), [(100, 15, 1), (100, 16, 2), (8, 7, 1), (8, 8, 2)])
+@pytest.mark.parametrize("half", [(), (HALF,)], ids=["text", "tool call"])
+def test_with_too_few_tokens_left_no_further_call_is_made(cap: int, left: int, calls: int, half: tuple[ToolCall, ...]) -> None:
+    budget = lab.Budget(max_tokens_per_turn=cap, max_tokens=10 + cap + left)
+    result, asked = asked_of([cut("a b ", *half, tokens=cap), say("c", tokens=(0, 1))], budget=budget)
+    assert [request.max_output_tokens for request in asked] == [cap, left][:calls]
+    if calls == 2:
+        assert result.stop_reason is S.COMPLETED
+        return
+    assert result.stop_reason is S.TOKEN_BUDGET
+    assert f"max_tokens {10 + cap} of {10 + cap + left}, too few are left" in result.detail
+    assert result.detail.count("cut off") == 1
+    outcomes = [end.outcome for end in events_of(result, events.ContinuationEnded)]
+    assert outcomes == ([] if half else ["budget_exhausted"])
+
+
+def test_a_condition_that_is_met_takes_precedence_over_too_few_tokens() -> None:
+    budget = lab.Budget(max_tokens_per_turn=100, max_tokens=111)
+    result = run([cut("a b ", tokens=100)], budget=budget, stop=lab.StepCountIs(1))
+    assert result.stop_reason is S.STOP_CONDITION
+
+
+def test_without_an_output_cap_a_cut_answer_is_continued_while_tokens_are_left() -> None:
+    result, asked = asked_of([cut("a b ", tokens=100), "c"], budget=lab.Budget(max_tokens=111))
+    assert (result.text, [request.max_output_tokens for request in asked]) == ("a b c", [None, None])
+
+
+def test_a_share_held_back_for_a_last_answer_lets_a_cut_answer_be_continued() -> None:
+    budget = lab.Budget(max_tokens_per_turn=100, max_tokens=200, last_answer=0.44)  # 112 are for work
+    result, asked = asked_of([cut("a b ", tokens=100), cut("c ", tokens=16), "The end."], budget=budget)
+    assert [request.max_output_tokens for request in asked] == [100, 16, 64]
+    assert (result.history[1].last_answer, result.text) == (True, "The end.")
+
+
+def test_few_tokens_of_the_step_are_not_used_for_a_further_call() -> None:
+    budget = lab.Budget(max_tokens_per_turn=333)
+    policy = lab.ContinuationPolicy(max_total_completion_tokens_per_turn=1000)
+    result = run([cut(f"{number} ", tokens=333) for number in range(4)], budget=budget, continuation=policy)
+    assert len(result.history[0].calls) == 3
+    assert "the step's 1000 output tokens are used but for 1 (max_total_completion_tokens_per_turn)" in result.detail
+
+
+@pytest.mark.parametrize(("left", "calls"), [(7, 1), (8, 2)])
+def test_a_recorded_answer_that_was_cut_is_continued_if_its_cap_is_left(left: int, calls: int) -> None:
+    """The recording has a cap of 8; its first call used 155 tokens."""
+    agent = lab.Agent(lab.Provider("compatible", model="gemma-3-270m", base_url="http://127.0.0.1:8091/v1"), stream=False)
+    budget = lab.Budget(max_tokens_per_turn=8, max_tokens=155 + left)
+
+    async def go() -> RunResult:
+        with lab.replay(FIXTURES / "local" / "continued-text" / "chat.yaml", match="order"):
+            return await agent.run("Name the months of the year.", budget=budget)
+
+    result = asyncio.run(go())
+    assert (result.stop_reason, len(result.history[0].calls)) == (S.TOKEN_BUDGET, calls)
 
 
 def test_the_default_maximum_is_four_times_the_first_cap() -> None:
