@@ -199,6 +199,9 @@ class ExperimentResults(Displayable):
         that has this version already is not scored again. `name` is that of a single scorer; `budget` bounds the cost of judges in
         this call, and runs that it leaves unscored are scored by the next one.
 
+        A judge is a live model, also for recorded runs: call this within `lab.record(…)` to record its answers, and within
+        `lab.replay(…)` to score with those that were recorded.
+
         Example:
             >>> study = lab.Experiment([brief], [{"prompt": "What is the capital of France?", "target": "Paris."}])
             >>> results = await study.run(progress=False)

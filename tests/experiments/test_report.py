@@ -108,6 +108,28 @@ def verdict(asked: Asked) -> Reply:
     return whole(body_of("openai", Answer(text=(), calls=[Call("final_answer", arguments)], finish=lab.FinishReason.TOOL_CALLS)))
 
 
+def test_a_judge_of_recorded_runs_is_replayed_within_a_replay_and_asked_live_outside(tmp_path: Path) -> None:
+    with serving(script=verdict) as server:
+        model, judging = (lab.Provider("compatible", model=name, base_url=server.base, api_key=KEY) for name in ("m1", "judge"))
+        judge = lab.scorers.Judge(judging, "Names the capital.", budget=lab.Budget(max_calls=2))
+
+        def scored(results: lab.ExperimentResults) -> list[bool]:
+            return list(asyncio.run(results.rescore(judge, name="judge", progress=False)).runs["score.judge"])
+
+        def study() -> lab.Experiment:
+            return lab.Experiment([lab.Agent(model, name="m1")], TASKS[:2])
+
+        with lab.record(tmp_path / "rec"):
+            recorded = scored(ended(study()))
+        asked = len(server.asked)
+        with lab.replay(tmp_path / "rec"):
+            assert scored(ended(study())) == recorded
+            outside = ended(study())
+        assert len(server.asked) == asked
+        scored(outside)
+        assert len(server.asked) == asked + 2
+
+
 def test_a_study_with_a_judge_replays_and_verifies(tmp_path: Path) -> None:
     """The judge's requests are the same each time, and each repeat gets its own verdict again."""
     with serving(script=verdict) as server:
