@@ -323,6 +323,33 @@ def test_ways_to_continue_follow_an_edit_after_the_end() -> None:
     assert run.next_actions[0].label == "Continue from step 2"
 
 
+OTHER = f"sk-{'x' * 24}"
+
+
+@pytest.mark.parametrize(
+    ("edited", "sent"),
+    [
+        ("Use REDACTED and REDACTED.", f"Use {KEY} and {OTHER}."),
+        ("Take REDACTED, then REDACTED. Be brief.", f"Take {KEY}, then {OTHER}. Be brief."),
+        ("Use no key.", "Use no key."),
+    ],
+    ids=["as it was", "edited", "without the keys"],
+)
+def test_the_keys_of_an_edited_prompt_stay(edited: str, sent: str) -> None:
+    model = ScriptedProvider([say("", finish=lab.FinishReason.CONTENT_FILTERED), "Done."])
+    run = lab.Agent(model).run(f"Use {KEY} and {OTHER}.")
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    assert read(panel)["prompt"] == "Use REDACTED and REDACTED."
+    label = run.next_actions[0].label
+    with pytest.raises(ConfigurationError, match="has 2 keys"):
+        do(panel, "proceed", place=0, label=label, prompt="Use REDACTED.")
+    assert not run.branches
+    do(panel, "proceed", place=0, label=label, prompt=edited)
+    assert run.branches[0].prompt == sent
+    assert run.branches[0].wait(60) is not None
+
+
 def test_another_prompt_is_asked_for_and_started() -> None:
     model = ScriptedProvider([say("", finish=lab.FinishReason.CONTENT_FILTERED), "Less."])
     run = lab.Agent(model).run("Tell me <b>all</b>.")

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal.redaction import redact
+from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import REDACTED, Redactor, redact
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
 from agentlab.engine.control import PendingCall
@@ -318,7 +319,21 @@ def proceed(panel: Panel, run: Run, message: Message) -> None:
     if actions[place].needs_prompt and not str(prompt or "").strip():
         raise ConfigurationError("Write the prompt first.")
     run.stepper.refuse_without_key()
-    _begin(panel, run.apply(actions[place], prompt=prompt))
+    _begin(panel, run.apply(actions[place], prompt=prompt and _with_keys(str(prompt), run.prompt)))
+
+
+def _with_keys(edited: str, prompt: str) -> str:
+    """Return an edited prompt with the keys of the prompt, which the page shows as REDACTED."""
+    data, parts = prompt.encode("utf-8", "surrogatepass"), edited.split(REDACTED)
+    keys = [data[start:end].decode("utf-8", "surrogatepass") for start, end in Redactor().places(data)]
+    if not keys or len(parts) == 1:
+        return edited
+    if len(parts) != len(keys) + 1:
+        raise ConfigurationError(
+            f"The prompt has {counted(len(keys), 'key')}, and the text has {REDACTED} {counted(len(parts) - 1, 'time')}: keep the word "
+            "for each key, remove all of them, or pass the prompt in code: run.apply(prompt=…)."
+        )
+    return parts[0] + "".join(key + part for key, part in zip(keys, parts[1:], strict=True))
 
 
 def save(panel: Panel, run: Run, message: Message) -> JSON:
