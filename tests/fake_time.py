@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import selectors
+import subprocess
 import threading
 import time
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ TICK_S = 1e-6
 
 class OwnTime:
     """The clock and the loops of one test. The time is frozen while code runs, and advances when a loop only waits for a timer.
-    Covers the test's own loop and tools on threads, not other threads or processes."""
+    Covers the test's own loop and tools on threads, not other threads or processes. Waits for processes do not advance it."""
 
     def __init__(self) -> None:
         self.now_s = time.monotonic()
@@ -42,6 +44,7 @@ class OwnTime:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "monotonic", self.monotonic)
             patch.setattr(time, "perf_counter", self.monotonic)
+            patch.setattr(subprocess, "time", types.SimpleNamespace(sleep=time.sleep))  # it polls a process, such as git
             patch.setattr(time, "sleep", self.passes)
             patch.setattr(asyncio.events, "new_event_loop", self.new_loop)
             yield

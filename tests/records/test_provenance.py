@@ -6,6 +6,7 @@ import json
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
@@ -100,6 +101,17 @@ def test_without_git_the_commit_is_unknown(how: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr("agentlab.records.provenance.GIT_TIMEOUT_S", 0.2)
     assert (this_process().commit, this_process().dirty) == (None, None)
     assert this_process().agentlab == lab.__version__
+
+
+@pytest.mark.usefixtures("fresh_process", "fake_time")
+def test_the_wait_for_git_takes_no_fake_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\necho '# branch.oid abc'\nexec {shutil.which('sleep')} 0.2 >&- 2>&-\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    begun = time.monotonic()
+    assert this_process().commit == "abc"
+    assert time.monotonic() - begun < 0.1
 
 
 def test_a_run_says_what_it_asked_and_who_answered(tmp_path: Path) -> None:
