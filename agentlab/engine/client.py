@@ -294,7 +294,7 @@ class HttpModel:
         async with context.transport.open(
             http_request, auth=auth, replay_key=context.replay_key, timeout_s=LONGEST_SILENCE_S
         ) as answer:
-            recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
+            recorded = answer.recorded or Recorded("", began if context.transport.needs_key else None)
             now_s = partial(_time_of, answer, recorded)
             if not 200 <= answer.status < 300:
                 refusal = await self._refusal(answer, digest, auth, now_s)

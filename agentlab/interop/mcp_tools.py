@@ -305,7 +305,7 @@ class Wire:
 
         work = asyncio.run_coroutine_threadsafe(self._answer(request, give), background_loop())
         try:
-            yield _Answer(lines)
+            yield HttpAnswer(200, {"content-type": "application/x-ndjson"}, functools.partial(_arriving, lines))
         finally:
             work.cancel()
 
@@ -353,22 +353,12 @@ class Wire:
             await asyncio.wrap_future(ending)
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The answer of a server while it arrives."""
-
-    lines: asyncio.Queue[bytes | Exception | None]
-    status = 200
-    headers = {"content-type": "application/x-ndjson"}  # noqa: RUF012  a constant
-
-    async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while (line := await self.lines.get()) is not None:
-            if isinstance(line, Exception):
-                raise line
-            yield line
+async def _arriving(lines: asyncio.Queue[bytes | Exception | None]) -> AsyncIterator[bytes]:
+    """Yield the lines of an answer while they arrive."""
+    while (line := await lines.get()) is not None:
+        if isinstance(line, Exception):
+            raise line
+        yield line
 
 
 class _Connection:

@@ -38,38 +38,19 @@ class Attempt:
         )
 
 
-class InjectedAnswer:
-    """An answer that a fault returns: an invented one, or the real one with another body."""
-
-    __slots__ = ("_chunks", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], chunks: Callable[[], AsyncIterator[bytes]]) -> None:
-        self.status = status
-        self.headers = headers
-        self._chunks = chunks
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives."""
-        return self._chunks()
-
-    async def read(self) -> bytes:
-        """Return the whole body."""
-        return b"".join([chunk async for chunk in self._chunks()])
-
-
-def injected_answer(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> InjectedAnswer:
+def injected_answer(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> HttpAnswer:
     """Return an answer with this body."""
     data = body.encode() if isinstance(body, str) else body
 
     async def chunks() -> AsyncIterator[bytes]:
         yield data
 
-    return InjectedAnswer(status, headers, chunks)
+    return HttpAnswer(status, headers, chunks)
 
 
-def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> InjectedAnswer:
+def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> HttpAnswer:
     """Return the answer with a body that is changed while it is read."""
-    return InjectedAnswer(answer.status, answer.headers, lambda: change(answer.chunks()))
+    return HttpAnswer(answer.status, answer.headers, lambda: change(answer.chunks()))
 
 
 class Fault:
@@ -190,7 +171,7 @@ class Cut(CheckedFault):
         """Return the beginning of the real answer."""
         answer = await ask()
         headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-        return InjectedAnswer(answer.status, headers, lambda: first_bytes(answer.chunks(), self.after_bytes))
+        return HttpAnswer(answer.status, headers, lambda: first_bytes(answer.chunks(), self.after_bytes))
 
 
 @dataclass(frozen=True, slots=True)

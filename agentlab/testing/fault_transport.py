@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import redact_url
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.testing.fault_bodies import Attempt, Fault, InjectedAnswer
+from agentlab.testing.fault_bodies import Attempt, Fault
 from agentlab.transport import Switch, Transport, current
 from agentlab.transport.http import HttpAnswer, HttpRequest
 
@@ -33,7 +34,7 @@ class Faulty(Switch):
         self._over = over
         self._description = description
         self._numbers: dict[str, int] = {}
-        self._kept: dict[str, tuple[HttpRequest, _Kept]] = {}
+        self._kept: dict[str, tuple[HttpRequest, HttpAnswer]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -59,15 +60,14 @@ class Faulty(Switch):
         async with AsyncExitStack() as stack:
 
             async def ask() -> HttpAnswer:
-                answer: HttpAnswer
+                keeps = fault is not None and not self.needs_key
                 if kept is not None and before == request:
                     answer = kept
                 else:
                     through = self._over.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s)
                     answer = await stack.enter_async_context(through)
-                    if fault is not None and not self.needs_key:
-                        answer = await _Kept.of(answer)
-                if fault is not None and isinstance(answer, _Kept):
+                    answer = await _kept(answer) if keeps else answer
+                if keeps:
                     with self._lock:
                         self._kept[replay_key] = (request, answer)
                 return answer
@@ -93,28 +93,23 @@ class Faulty(Switch):
             run_ended(replay_key)
 
 
-class _Kept(InjectedAnswer):
-    """A recorded answer that a fault has damaged, kept for the retry, since a recording serves it only once."""
+async def _kept(answer: HttpAnswer) -> HttpAnswer:
+    """Return a recorded answer with its body read, for the retry after a fault has damaged it: a recording serves it only once."""
+    pieces: list[bytes] = []
+    broke: ProviderConnectionError | None = None
+    try:
+        async for chunk in answer.chunks():
+            pieces.append(chunk)
+    except ProviderConnectionError as error:
+        broke = error
 
-    __slots__ = ()
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        if broke is not None:
+            raise broke
 
-    @classmethod
-    async def of(cls, answer: HttpAnswer) -> _Kept:
-        pieces: list[bytes] = []
-        broke: ProviderConnectionError | None = None
-        try:
-            async for chunk in answer.chunks():
-                pieces.append(chunk)
-        except ProviderConnectionError as error:
-            broke = error
-
-        async def chunks() -> AsyncIterator[bytes]:
-            for piece in pieces:
-                yield piece
-            if broke is not None:
-                raise broke
-
-        return cls(answer.status, dict(answer.headers), chunks)
+    return HttpAnswer(answer.status, answer.headers, chunks)
 
 
 def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | None = None) -> Faulty:
@@ -144,7 +139,7 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         if times is not None and (not isinstance(times, int) or isinstance(times, bool) or times < 1):
             raise ConfigurationError(f"faulty(times={times!r}): pass a whole number of at least 1, or None for every request.")
         how_often = "always" if times is None else f"times={times}"
-        return Faulty(_FromRequest(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
+        return Faulty(partial(_from_request, plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
         raise ConfigurationError("faulty(at=…, times=…) need a single fault: a list or a function chooses the requests itself.")
     if callable(plan) and not isinstance(plan, type):
@@ -155,24 +150,12 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         raise ConfigurationError(
             f"{wrong[0]!r} is not a fault: pass one of agentlab.testing.faults, such as faults.Reset(), or None."
         )
-    return Faulty(_Listed(tuple(items)), below, repr(items))
+    return Faulty(partial(_listed, tuple(items)), below, repr(items))
 
 
-class _FromRequest:
-    """Injects one fault from one request on; a class, so that it can be pickled."""
-
-    def __init__(self, fault: Fault, at: int, times: int | None) -> None:
-        self.fault, self.at, self.times = fault, at, times
-
-    def __call__(self, number: int) -> Fault | None:
-        return self.fault if number >= self.at and (self.times is None or number < self.at + self.times) else None
+def _from_request(fault: Fault, at: int, times: int | None, number: int) -> Fault | None:
+    return fault if number >= at and (times is None or number < at + times) else None
 
 
-class _Listed:
-    """Injects the faults of a list, one item per request."""
-
-    def __init__(self, faults: tuple[Fault | None, ...]) -> None:
-        self.faults = faults
-
-    def __call__(self, number: int) -> Fault | None:
-        return self.faults[number - 1] if number <= len(self.faults) else None
+def _listed(faults: tuple[Fault | None, ...], number: int) -> Fault | None:
+    return faults[number - 1] if number <= len(faults) else None

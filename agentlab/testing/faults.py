@@ -46,7 +46,6 @@ from agentlab.testing.fault_bodies import (
     Cut,
     Fault,
     Garbled,
-    InjectedAnswer,
     Padded,
     Repeated,
     first_bytes,
@@ -283,7 +282,7 @@ class Relabelled(Fault):
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the real answer with the other content type."""
         answer = await ask()
-        return InjectedAnswer(answer.status, {**answer.headers, "content-type": self.content_type}, answer.chunks)
+        return HttpAnswer(answer.status, {**answer.headers, "content-type": self.content_type}, answer.chunks)
 
 
 if not TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
 from agentlab._internal.lazy import regex
 from agentlab._internal.redaction import redacted_repr
@@ -41,29 +40,22 @@ class Recorded:
     at: datetime | None
 
 
-class HttpAnswer(Protocol):
+@dataclass(frozen=True, slots=True, repr=False)
+class HttpAnswer:
     """A response whose body may not be complete yet. Header names are in lower case.
 
-    An answer from a recording also has an attribute `recorded: Recorded`.
+    `chunks()` yields the body as it arrives, decoded (gzip and the like undone), in chunks of any size. `recorded` is None unless the
+    response is from a recording.
     """
 
-    @property
-    def status(self) -> int:
-        """The HTTP status code."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The response headers."""
-        ...
+    status: int
+    headers: Mapping[str, str]
+    chunks: Callable[[], AsyncIterator[bytes]]
+    recorded: Recorded | None = None
 
     async def read(self) -> bytes:
-        """The whole body, decoded (gzip and the like undone)."""
-        ...
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, decoded, in chunks of any size."""
-        ...
+        """Return the whole body."""
+        return b"".join([chunk async for chunk in self.chunks()])
 
 
 # Rate limits ----------------------------------------------------------------------------------------------------------------

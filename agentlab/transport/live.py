@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -175,7 +175,8 @@ class LiveTransport:
                     timeout=timeout,
                 )
             try:
-                yield _LiveAnswer(response, request.url)
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                yield HttpAnswer(response.status, headers, partial(_chunks, response, request.url))
             finally:
                 response.release()  # closes the connection if the body was not read to its end
         finally:
@@ -260,28 +261,10 @@ def _can_be_sent(header: str) -> bool:
     return header.isascii() and header.isprintable() and header == header.strip()
 
 
-class _LiveAnswer:
-    """A response whose body is being received."""
-
-    __slots__ = ("_response", "_url", "headers")
-
-    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
-        self._response = response
-        self._url = url
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    async def read(self) -> bytes:
-        with _readable_errors(self._url):
-            return await self._response.read()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        with _readable_errors(self._url):
-            async for chunk in self._response.content.iter_any():
-                yield chunk
+async def _chunks(response: aiohttp.ClientResponse, url: str) -> AsyncIterator[bytes]:
+    with _readable_errors(url):
+        async for chunk in response.content.iter_any():
+            yield chunk
 
 
 class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a traceback would show aiohttp's error

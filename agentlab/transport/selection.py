@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from agentlab._internal.lazy import asyncio
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded
+from agentlab.transport.http import HttpAnswer, HttpRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,8 @@ class Replay(Switch):
         """Look the request up. `auth` and `timeout_s` are ignored."""
         await asyncio.sleep(0)  # let other tasks run, as they would during a real call
         interaction = self.index.find(request.method, request.url, request.body, replay_key)
-        yield _ReplayedAnswer(interaction, self.pace)
+        response = interaction.response
+        yield HttpAnswer(response.status, response.headers, partial(_replayed, interaction, self.pace), interaction.recorded)
 
     def transport(self) -> Any:
         """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.
@@ -142,44 +143,19 @@ class Replay(Switch):
         self.index.forget(replay_key)
 
 
-class _ReplayedAnswer:
-    """A recorded response."""
+async def _replayed(interaction: Interaction, pace: float) -> AsyncIterator[bytes]:
+    """Yield the body of a recorded response."""
+    response = interaction.response
+    if pace:
+        from agentlab.transport.replaying import paced
 
-    __slots__ = ("_interaction", "_pace")
-
-    def __init__(self, interaction: Interaction, pace: float) -> None:
-        self._interaction = interaction
-        self._pace = pace
-
-    @property
-    def status(self) -> int:
-        return self._interaction.response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._interaction.response.headers
-
-    @property
-    def recorded(self) -> Recorded:
-        return self._interaction.recorded
-
-    async def read(self) -> bytes:
-        if self._pace or self._interaction.response.incomplete:
-            return b"".join([chunk async for chunk in self.chunks()])
-        return self._interaction.response.body
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        response = self._interaction.response
-        if self._pace:
-            from agentlab.transport.replaying import paced
-
-            async for piece in paced(response, self._pace):
-                yield piece
-        else:
-            for piece in response.pieces():
-                yield piece
-        if response.incomplete:
-            raise ProviderConnectionError(f"the connection broke off, as it did when {self._interaction.source} was recorded.")
+        async for piece in paced(response, pace):
+            yield piece
+    else:
+        for piece in response.pieces():
+            yield piece
+    if response.incomplete:
+        raise ProviderConnectionError(f"the connection broke off, as it did when {interaction.source} was recorded.")
 
 
 # Record ------------------------------------------------------------------------------------------------------------------------
@@ -225,41 +201,21 @@ class Record(Switch):
         async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
             tape.headers(answer.status, "", answer.headers)
             try:
-                yield _TapedAnswer(answer, tape)
+                yield HttpAnswer(answer.status, answer.headers, partial(_taped, answer, tape))
             finally:
                 tape.close()
 
 
-class _TapedAnswer:
-    """An answer that is recorded while it is read."""
-
-    __slots__ = ("_answer", "_tape")
-
-    def __init__(self, answer: HttpAnswer, tape: Tape) -> None:
-        self._answer = answer
-        self._tape = tape
-
-    @property
-    def status(self) -> int:
-        return self._answer.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._answer.headers
-
-    async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        tape = self._tape
-        try:
-            async for chunk in self._answer.chunks():
-                tape.chunk(chunk)
-                yield chunk
-        except ProviderConnectionError:
-            tape.broke()
-            raise
-        tape.complete()
+async def _taped(answer: HttpAnswer, tape: Tape) -> AsyncIterator[bytes]:
+    """Yield the body of an answer, and record it."""
+    try:
+        async for chunk in answer.chunks():
+            tape.chunk(chunk)
+            yield chunk
+    except ProviderConnectionError:
+        tape.broke()
+        raise
+    tape.complete()
 
 
 # The public pair ---------------------------------------------------------------------------------------------------------------

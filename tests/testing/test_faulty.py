@@ -13,7 +13,8 @@ import pytest
 import agentlab as lab
 from agentlab.errors import ConfigurationError, ProviderConnectionError, ReplayMissError
 from agentlab.testing import faults, faulty
-from agentlab.testing.fault_bodies import Attempt, InjectedAnswer, injected_answer
+from agentlab.testing.fault_bodies import Attempt, injected_answer
+from agentlab.transport.http import HttpAnswer
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PROMPT = "Do I need an umbrella in Graz on Saturday, 12 June 2027?"
@@ -155,8 +156,8 @@ def test_the_effect_of_each_fault_on_a_body(fault: faults.Fault, expected: bytes
             yield BODY[at : at + size]
 
     async def main() -> bytes:
-        async def ask() -> InjectedAnswer:
-            return InjectedAnswer(200, {}, chunks)
+        async def ask() -> HttpAnswer:
+            return HttpAnswer(200, {}, chunks)
 
         return await (await fault.answer(ask, Attempt("here", 1.0))).read()
 
@@ -167,7 +168,7 @@ def test_the_effect_of_each_fault_on_a_body(fault: faults.Fault, expected: bytes
 @pytest.mark.parametrize("kind", [faults.Reset, faults.BrokenGzip, lambda after: faults.Stalled(after, longest_s=0)])
 def test_the_bytes_before_a_break(kind: Callable[[int], faults.Fault], after: int) -> None:
     async def main() -> bytes:
-        async def ask() -> InjectedAnswer:
+        async def ask() -> HttpAnswer:
             return injected_answer(BODY)
 
         came, error_text = b"", ""
