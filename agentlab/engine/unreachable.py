@@ -20,7 +20,7 @@ from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
 from agentlab.limits.fields import known_words
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.providers.detectors import WORDS
+from agentlab.providers.detectors import finish_words
 from agentlab.providers.registry import capabilities
 from agentlab.records.history import RunHistory
 
@@ -117,7 +117,7 @@ def _no_reason(word: str, model: Any) -> str:
         vendor, theirs = next(iter(vendors.items()))
         instead = "" if theirs[word] is FinishReason.UNKNOWN else f" Write {str(theirs[word])!r}, which works for every provider."
         return f"{word!r} is a finish reason of {vendor}, which {model.name} does not send.{instead}"
-    known = {*map(str, FinishReason), *map(str, WORDS), *(one for table in words.values() for one in table)}
+    known = {*map(str, FinishReason), *map(str, finish_words()), *(one for table in words.values() for one in table)}
     if word in known or word.lower() in known:
         return ""
     hint = did_you_mean(word, sorted(known))

@@ -22,6 +22,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.pricing import PRICE_BOOK_NAMES
 from agentlab.model.usage import Cost, CostSource, Usage, UsageSource, add_cost, add_usage
+from agentlab.providers.detectors import finish_words
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
 from agentlab.records.frames import SHOWN, any_array, array, table_of
 
@@ -326,47 +327,6 @@ def summed_usage(usages: Sequence[Usage]) -> Usage:
     return reduce(add_usage, usages) if usages else Usage()
 
 
-_E = FinishReason
-FINISH_REASONS: Mapping[str, FinishReason] = {
-    # OpenAI chat completions and compatible servers; also in OpenTelemetry's own list, which adds `tool_call`
-    "stop": _E.END_TURN,
-    "length": _E.MAX_TOKENS,
-    "tool_calls": _E.TOOL_CALLS,
-    "tool_call": _E.TOOL_CALLS,
-    "function_call": _E.TOOL_CALLS,
-    "content_filter": _E.CONTENT_FILTERED,
-    "error": _E.ERROR,
-    # OpenAI Responses
-    "completed": _E.END_TURN,
-    "max_output_tokens": _E.MAX_TOKENS,
-    "failed": _E.ERROR,
-    "cancelled": _E.CANCELLED,
-    # Anthropic, Bedrock
-    "end_turn": _E.END_TURN,
-    "stop_sequence": _E.STOP_SEQUENCE,
-    "tool_use": _E.TOOL_CALLS,
-    "max_tokens": _E.MAX_TOKENS,
-    "model_context_window_exceeded": _E.CONTEXT_WINDOW_EXCEEDED,
-    "refusal": _E.CONTENT_FILTERED,
-    "pause_turn": _E.PAUSED,
-    "guardrail_intervened": _E.CONTENT_FILTERED,
-    "content_filtered": _E.CONTENT_FILTERED,
-    "malformed_tool_use": _E.ERROR,
-    "malformed_model_output": _E.ERROR,
-    # Gemini
-    "safety": _E.CONTENT_FILTERED,
-    "recitation": _E.CONTENT_FILTERED,
-    "blocklist": _E.CONTENT_FILTERED,
-    "prohibited_content": _E.CONTENT_FILTERED,
-    "spii": _E.CONTENT_FILTERED,
-    "image_safety": _E.CONTENT_FILTERED,
-    "malformed_function_call": _E.ERROR,
-    # Inspect's own
-    "model_length": _E.CONTEXT_WINDOW_EXCEEDED,
-}
-"""Finish reasons in lower case: Gemini sends upper case, but many spans have lower case. No word has two meanings."""
-
-
 def finish_reason_of(word: str | None, *, called_tools: bool = False) -> FinishReason | None:
     """Return agentlab's finish reason for a provider's; UNKNOWN for an unlisted word, None if there is no word.
 
@@ -374,7 +334,7 @@ def finish_reason_of(word: str | None, *, called_tools: bool = False) -> FinishR
     """
     if not word:
         return None
-    reason = FINISH_REASONS.get(word.lower(), FinishReason.UNKNOWN)
+    reason = finish_words().get(word.lower(), FinishReason.UNKNOWN)
     return FinishReason.TOOL_CALLS if reason is FinishReason.END_TURN and called_tools else reason
 
 

@@ -7,7 +7,8 @@ field with the name of a finish reason and a value that some vendor uses. Both a
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
 
 from agentlab._internal.values import dataclass
@@ -17,7 +18,7 @@ from agentlab.model.messages import JSON
 from agentlab.model.responses import Hole, ModelResponse, SignalSeen, StreamEvent
 from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser
-from agentlab.providers.registry import Provider
+from agentlab.providers.registry import Provider, own_tables
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import (
     Facts,
@@ -197,42 +198,28 @@ def status_signal(provider: str, payload: JSON, status: int) -> TerminationSigna
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """Names of the field with the finish reason."""
 
-WORDS: dict[str | int, FinishReason] = {
-    "stop": FinishReason.END_TURN,
-    "end_turn": FinishReason.END_TURN,
-    "complete": FinishReason.END_TURN,
-    "completed": FinishReason.END_TURN,
-    "finish": FinishReason.END_TURN,
-    "finished": FinishReason.END_TURN,
-    "eos": FinishReason.END_TURN,
-    "eos_token": FinishReason.END_TURN,
-    "end_of_text": FinishReason.END_TURN,
-    "stop_sequence": FinishReason.STOP_SEQUENCE,
-    "tool_calls": FinishReason.TOOL_CALLS,
+_OTHER_WORDS: Mapping[str | int, FinishReason] = {
+    **dict.fromkeys(("complete", "finish", "finished", "end_of_text"), FinishReason.END_TURN),
     "tool_call": FinishReason.TOOL_CALLS,
-    "tool_use": FinishReason.TOOL_CALLS,
-    "function_call": FinishReason.TOOL_CALLS,
-    "length": FinishReason.MAX_TOKENS,
-    "max_tokens": FinishReason.MAX_TOKENS,
-    "max_output_tokens": FinishReason.MAX_TOKENS,
-    "max_length": FinishReason.MAX_TOKENS,
-    "token_limit": FinishReason.MAX_TOKENS,
-    "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
+    **dict.fromkeys(("max_length", "token_limit"), FinishReason.MAX_TOKENS),
     "context_length_exceeded": FinishReason.CONTEXT_WINDOW_EXCEEDED,
-    "content_filter": FinishReason.CONTENT_FILTERED,
-    "content_filtered": FinishReason.CONTENT_FILTERED,
-    "safety": FinishReason.CONTENT_FILTERED,
-    "refusal": FinishReason.CONTENT_FILTERED,
-    "guardrail_intervened": FinishReason.CONTENT_FILTERED,
-    "pause_turn": FinishReason.PAUSED,
-    "cancelled": FinishReason.CANCELLED,
-    "canceled": FinishReason.CANCELLED,
-    "user_cancel": FinishReason.CANCELLED,
-    "error": FinishReason.ERROR,
-    "failed": FinishReason.ERROR,
+    **dict.fromkeys(("canceled", "user_cancel"), FinishReason.CANCELLED),
 }
-"""Values of that field, in lower case: those of the documented wires, and of Cohere, Ollama, Text Generation Inference and watsonx
-(their API references, read 2026-11-22)."""
+"""Words of Cohere, Ollama, Text Generation Inference and watsonx (their API references, read 2026-11-22), and `tool_call` of
+OpenTelemetry's own list."""
+
+
+@functools.cache
+def finish_words() -> Mapping[str | int, FinishReason]:
+    """Return the meaning of each documented finish reason, in lower case; no word has two meanings. Recorders and gateways change
+    the case of vendors' words."""
+    found = dict(_OTHER_WORDS)
+    for table in own_tables():
+        for word, reason in table.reasons.items():
+            if isinstance(word, str):
+                found.setdefault(word.lower(), reason)
+    return found
+
 
 _LEVELS, _PLACES = 4, 500  # how deep and how wide a body is searched
 _TEXTS = ("text", "content", "response", "generated_text", "completion", "output_text")
@@ -311,7 +298,7 @@ class PatternDetector(BodyDetector):
             answered=bool(calls) or any(isinstance(text, str) and text for _, text in _named(body, _TEXTS)),
             error=find_error(body),
         )
-        table = Table(field=where, reasons=WORDS, stop_with_calls=True)
+        table = Table(field=where, reasons=finish_words(), stop_with_calls=True)
         signal = judge(table, normal, facts, provider=self.provider, model=self.model)
         sure = signal.confidence is Confidence.HIGH and signal.finish_reason is not FinishReason.ERROR
         raw = signal.raw_value if facts.error is not None or not isinstance(value, str) else value[:200]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
@@ -19,6 +19,7 @@ from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.pricing import vendor_of
 from agentlab.providers.base import Capabilities
 from agentlab.providers.base import Provider as ProviderProtocol
+from agentlab.providers.wires.finish_rules import Table
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -156,6 +157,12 @@ def _provided_by(file: str) -> Mapping[str, Any]:
     """Return the providers of one file by name; empty for a file without providers."""
     module = importlib.import_module(f"agentlab.providers.{file}")
     return {kind.name: kind for kind in getattr(module, "PROVIDERS", ())}
+
+
+def own_tables() -> Iterator[Table]:
+    """Yield the tables of finish reasons of agentlab's own providers."""
+    kinds = [*(kind for file in _files() for kind in _provided_by(file).values()), *_shared().values()]
+    return (table for kind in kinds for table in kind.capabilities.tables)
 
 
 def _built_in(name: str) -> Any:

@@ -18,8 +18,10 @@ from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.responses import SignalSeen, TextDelta
 from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table, finish_detection
+from agentlab.providers.detectors import finish_words
 from agentlab.providers.finish_detection import SignalRegistry
-from agentlab.providers.registry import names
+from agentlab.providers.gemini import BLOCK_REASONS
+from agentlab.providers.registry import names, own_tables
 from agentlab.records.result import RunResult
 from tests.tried import odd_json, tried
 
@@ -333,6 +335,8 @@ def test_streams_of_an_unknown_provider_may_be_cut_anywhere(registry: SignalRegi
         ({"message": {"tool_calls": [{"id": "1"}]}, "finish_reason": "TOOL_CALL"}, F.TOOL_CALLS, MEDIUM, "finish_reason"),
         ({"details": {"finish_reason": "eos_token"}, "generated_text": "x"}, F.END_TURN, MEDIUM, "details.finish_reason"),
         ({"results": [{"stop_reason": "max_tokens"}]}, F.MAX_TOKENS, MEDIUM, "results[].stop_reason"),
+        ({"text": "hi", "finishReason": "Recitation"}, F.CONTENT_FILTERED, MEDIUM, "finishReason"),
+        ({"text": "hi", "finish_reason": "model_length"}, F.CONTEXT_WINDOW_EXCEEDED, MEDIUM, "finish_reason"),
         ({"finish_reason": "because"}, F.UNKNOWN, LOW, "finish_reason"),
         ({"finish_reason": "COMPLETE", "tool_calls": [{"id": "1"}]}, F.TOOL_CALLS, MEDIUM, "finish_reason"),
         ({"error": {"type": "overloaded", "message": "busy"}}, F.ERROR, HIGH, "error.type"),
@@ -399,3 +403,11 @@ def test_no_payload_raises(chance: random.Random) -> None:
     for body in (payload, data, b"data: " + data + b"\n\n", bits, data[:cut], b"data: " + data[:cut]):
         for streaming in (None, True, False):
             assert registry.detect("nobody-knows", body, streaming=streaming).finish_reason in F
+
+
+def test_no_finish_reason_has_two_meanings() -> None:
+    words = finish_words()
+    for table in own_tables():
+        if table is not BLOCK_REASONS:  # those of a prompt
+            for word, reason in table.reasons.items():
+                assert isinstance(word, int) or words[word.lower()] is reason, word
