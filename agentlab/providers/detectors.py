@@ -62,10 +62,12 @@ class BodyDetector(abc.ABC):
             return self._read_refusal(payload, status)
         body, events = opened(payload, streaming)
         if events is None:
-            return self._read_answer(body, requested_cap)
-        parser = self.stream(requested_cap=requested_cap)
-        parser.feed(events)
-        return explained(parser.finish(), events)
+            signal = self._read_answer(body, requested_cap)
+        else:
+            parser = self.stream(requested_cap=requested_cap)
+            parser.feed(events)
+            signal = explained(parser.finish(), events)
+        return signal if signal.provider == self._name else replace(signal, provider=self._name)
 
     @abc.abstractmethod
     def of_model(self, model: str) -> BodyDetector:
@@ -90,17 +92,18 @@ class BodyDetector(abc.ABC):
 
 @dataclass(frozen=True, slots=True)
 class WireDetector(BodyDetector):
-    """Reads the responses of one provider."""
+    """Reads the responses of one provider. `renamed` is another provider's name for the signal."""
 
     wire: ProviderProtocol
+    renamed: str = ""
 
     @property
     def _name(self) -> str:
-        return self.wire.name
+        return self.renamed or self.wire.name
 
     def of_model(self, model: str) -> WireDetector:
         """Return the detector for one model."""
-        return WireDetector(replace(self.wire, model=model)) if is_dataclass(self.wire) else self
+        return replace(self, wire=replace(self.wire, model=model)) if is_dataclass(self.wire) else self
 
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a parser for one stream: `feed(bytes)`, then `finish()`."""

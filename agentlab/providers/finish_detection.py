@@ -132,25 +132,6 @@ class _BodyReaderStream:
         self._signal = None
 
 
-@dataclass(frozen=True, slots=True)
-class RenamedDetector:
-    """A detector under another provider's name."""
-
-    provider: str
-    inner: Detector
-
-    def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
-    ) -> TerminationSignal:
-        """Return why this response ended; see `agentlab.detect`."""
-        signal = self.inner.detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
-        return replace(signal, provider=self.provider)
-
-    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
-        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
-        return self.inner.stream(requested_cap=requested_cap)
-
-
 # The registry --------------------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +255,7 @@ class SignalRegistry:
 
     def _made(self, name: str, detector: Detector | BodyReader | str, like: str | None) -> Detector:
         if isinstance(detector, str):
-            return RenamedDetector(name, provider_detector(_name(detector)))
+            return replace(provider_detector(_name(detector)), renamed=name)
         if hasattr(detector, "detect") and hasattr(detector, "stream"):
             return detector
         if callable(detector):

@@ -17,7 +17,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires import read
-from agentlab.providers.wires.chat import Dialect, native_details
+from agentlab.providers.wires.chat import FINISH_REASONS, Dialect, native_details
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
@@ -28,14 +28,7 @@ KEY_VARIABLES = ("OPENROUTER_API_KEY",)
 NATIVE_REASONS = Table(
     field="choices[].native_finish_reason",
     reasons={
-        # OpenAI's chat completions, and most servers of open models:
-        # https://platform.openai.com/docs/api-reference/chat/object
-        "stop": FinishReason.END_TURN,
-        "length": FinishReason.MAX_TOKENS,
-        "tool_calls": FinishReason.TOOL_CALLS,
-        "function_call": FinishReason.TOOL_CALLS,
-        "content_filter": FinishReason.CONTENT_FILTERED,
-        "error": FinishReason.ERROR,
+        **FINISH_REASONS.reasons,  # OpenAI's chat completions, and most servers of open models
         # OpenAI's and xAI's Responses: the status, or the reason why they are incomplete:
         # https://platform.openai.com/docs/api-reference/responses/object
         "completed": FinishReason.END_TURN,
