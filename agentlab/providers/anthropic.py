@@ -170,7 +170,6 @@ class Anthropic(Server):
             lambda body, calls, ended, damaged: read_body(
                 body, self.model, cap, provider=self.name, calls=calls, ended=ended, damaged=damaged
             ),
-            lambda stop_reason, facts: _signal(stop_reason, facts, self.model, self.name),
         )
 
 

@@ -150,7 +150,6 @@ class Bedrock(Displayable):
             lambda body, calls, ended, damaged: read_body(
                 body, self.model, requested_cap, calls=calls, ended=ended, damaged=damaged
             ),
-            lambda stop_reason, facts: _signal(stop_reason, facts, self.model),
         )
 
     def error_message(self, payload: JSON) -> str:

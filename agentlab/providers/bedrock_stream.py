@@ -217,9 +217,6 @@ class BedrockStreamParser(BlockParser):
     def _waiting(self, blocks: list[_Block]) -> list[_Block]:
         return [block for block in blocks if block.tool_use is not None and is_own_tool(block.tool_use)]
 
-    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
-        return self._body.get("stopReason"), end_details(self._body)
-
     def _check_order(self) -> None:
         # The last block of a cut message may be open. In any other message, the event that closes an open block was lost.
         proper = self._done and self._body.get("stopReason") in PROPER_ENDS

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
@@ -127,11 +126,6 @@ class GeminiStreamParser(BodyParser):
         # This wire has no end marker: a stream is complete once its finish reason has arrived.
         ends = self._candidate.get("finishReason") is not None or self._error is not None or self._incoming.is_json
         return "whole" if ends and not self._torn else "unmarked"
-
-    def _signal_now(self) -> TerminationSignal:
-        return self._read(
-            {**self._assembled(), **({} if self._error is None else {"error": self._error})}, "whole", self._damaged
-        ).signal
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         return self._reader(body, ended, damaged)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
-from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, ModelRequest
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version, refuse_lacking
@@ -22,10 +21,9 @@ from agentlab.providers.wires.chat import (
     content_text,
     is_custom,
     read_body,
-    read_signal,
     request_body,
 )
-from agentlab.providers.wires.finish_rules import Ended, Facts
+from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.stream import BodyParser
 from agentlab.transport.http import HttpRequest
 
@@ -231,22 +229,6 @@ class ChatStreamParser(BodyParser):
         call = _Call(len(self._calls), index)
         self._calls.append(call)
         return call
-
-    def _signal_now(self) -> TerminationSignal:
-        """Return the signal while the stream is open."""
-        return read_signal(
-            self._finish,
-            Facts(
-                tool_calls=len(self._calls),
-                complete_calls=all(call.custom or read.is_json("".join(call.arguments) or "{}") for call in self._calls),
-                answered=bool(self._text or self._calls),
-                refused=bool(self._refusal),
-                damaged=self._damaged,
-                error=self._error,
-                metadata=self._origin.dialect.details(self._body, self._ended_choice()),
-            ),
-            self._origin,
-        )
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         return read_body(body, self._origin, ended=ended, damaged=damaged)

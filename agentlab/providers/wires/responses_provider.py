@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 from agentlab._internal.values import dataclass
 from agentlab.model.conversation import encode_messages
-from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, TOOL_CHOICES, Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.base import Server, StreamParser, content_headers, merge_options, refuse_lacking
@@ -385,12 +384,6 @@ class ResponsesStreamParser(BodyParser):
             if here and (same or item.headless) and item.fields.get("type") == fields.get("type"):
                 return item
         return None
-
-    def _signal_now(self) -> TerminationSignal:
-        body = self._assembled()
-        if self._error is not None:
-            body["error"] = self._error
-        return self._read(body, self._ended(), self._damaged).signal
 
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         return read_body(body, self._origin, ended=ended, damaged=damaged)

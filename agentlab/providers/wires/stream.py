@@ -13,11 +13,10 @@ from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationS
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import Ended, Facts, find_error, not_whole
+from agentlab.providers.wires.finish_rules import Ended, find_error, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Incoming
 
 BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
-Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
 
 PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
 """Stop reasons of Anthropic and Bedrock for messages in which all blocks are closed."""
@@ -41,7 +40,7 @@ class _Loss:
 
 class BodyParser:
     """Parses one stream. A wire defines how a chunk is added (`_take`), how the body so far is assembled (`_assembled`) and read
-    (`_read`), and the signal while the stream is open (`_signal_now`)."""
+    (`_read`)."""
 
     def __init__(self) -> None:
         self.reset()
@@ -87,10 +86,8 @@ class BodyParser:
         if self._response is None:
             self._take_rest()
             self._check_order()
-            body = self._assembled()
-            if self._error is not None:
-                body["error"] = self._error
-            self._response = self._with_holes(self._with_doubts(self._read(body, self._ended(), self._damaged)))
+            read = self._read(self._with_error(), self._ended(), self._damaged)
+            self._response = self._with_holes(self._with_doubts(read))
         return self._response
 
     @property
@@ -248,8 +245,12 @@ class BodyParser:
     def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
         raise NotImplementedError
 
+    def _with_error(self) -> dict[str, JSON]:
+        return self._assembled() if self._error is None else {**self._assembled(), "error": self._error}
+
     def _signal_now(self) -> TerminationSignal:
-        raise NotImplementedError
+        """Return the signal while the stream is open."""
+        return self._read(self._with_error(), "whole", self._damaged).signal
 
 
 class BlockParser(BodyParser):
@@ -257,26 +258,12 @@ class BlockParser(BodyParser):
 
     _blocks: dict[int, Any]
 
-    def __init__(self, reader: BlockReader, signaller: Signaller) -> None:
+    def __init__(self, reader: BlockReader) -> None:
         self._reader = reader
-        self._signaller = signaller
         super().__init__()
 
     def _block_count(self) -> int:
         return len(self._blocks)
-
-    def _signal_now(self) -> TerminationSignal:
-        calls = self._calls()
-        stop_reason, details = self._end_so_far()
-        facts = Facts(
-            tool_calls=len(calls),
-            complete_calls=all(read.is_json(call.arguments) for call in calls),
-            answered=bool(self._blocks),
-            damaged=self._damaged,
-            error=self._error,
-            metadata=details,
-        )
-        return self._signaller(stop_reason, facts)
 
     def _calls(self) -> tuple[ToolCall, ...]:
         sound = not self._damaged  # if a piece was lost, the rest may be valid JSON, but wrong
@@ -285,10 +272,6 @@ class BlockParser(BodyParser):
 
     def _waiting(self, blocks: list[Any]) -> list[Any]:
         """Return the blocks that are calls of the request's tools."""
-        raise NotImplementedError
-
-    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
-        """Return the stop reason and the details of the end."""
         raise NotImplementedError
 
 
@@ -481,9 +464,6 @@ class AnthropicStreamParser(BlockParser):
     def _waiting(self, blocks: list[_Block]) -> list[_Block]:
         answered = answered_calls([block.fields for block in blocks])
         return [block for block in blocks if is_call(block.fields, answered)]
-
-    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
-        return self._message.get("stop_reason"), end_details(self._message)
 
     def _check_order(self) -> None:
         if not self._done or self._whole is not None or self._error is not None:
