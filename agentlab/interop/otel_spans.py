@@ -53,7 +53,7 @@ _CALL_FAILURES = (ProviderError, FixtureError, ConfigurationError)
 
 
 LINKS_KEPT = 1024
-"""The number of ended runs whose span context is stored, so that forks can link to them."""
+"""The number of runs whose span context is stored, so that forks can link to them."""
 
 
 class Instruments:
@@ -79,24 +79,17 @@ class Instruments:
         self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", continued)
         exits = "Runs that ended at a limit of their budget, or truncated without an attempt to continue."
         self.truncation_exits = meter.create_counter(names.TRUNCATION_EXITS, "{run}", exits)
-        self._ended: OrderedDict[str, SpanContext] = OrderedDict()
-        self._running: dict[str, SpanContext] = {}
+        self._contexts: OrderedDict[str, SpanContext] = OrderedDict()
 
     def begun(self, run_id: str, context: SpanContext) -> None:
-        """Store the span context of a run."""
-        self._running[run_id] = context
-
-    def ended(self, run_id: str) -> None:
-        """Store the span context of an ended run, up to LINKS_KEPT of them."""
-        context = self._running.pop(run_id, None)
-        if context is not None:
-            self._ended[run_id] = context
-            while len(self._ended) > LINKS_KEPT:
-                self._ended.popitem(last=False)
+        """Store the span context of a run, and forget the oldest one of more than LINKS_KEPT."""
+        self._contexts[run_id] = context
+        if len(self._contexts) > LINKS_KEPT:
+            self._contexts.popitem(last=False)
 
     def span_of(self, run_id: str) -> SpanContext | None:
-        """Return the span context of a run that is still running or ended recently."""
-        return self._running.get(run_id) or self._ended.get(run_id)
+        """Return the span context of a run that began recently."""
+        return self._contexts.get(run_id)
 
 
 class RunSpans:
@@ -199,7 +192,6 @@ class RunSpans:
             self._try(lambda: span.set_status(self._error(result.detail)))
         self._try(lambda: span.set_attributes(attributes))
         self._try(span.end)
-        self._instruments.ended(self._run.id)
 
     # Calls ---------------------------------------------------------------------------------------------------------------------
 
