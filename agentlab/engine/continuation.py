@@ -17,6 +17,7 @@ from dataclasses import replace
 from agentlab._internal.lazy import regex
 from agentlab._internal.values import dataclass
 from agentlab.engine.termination import is_cut_off
+from agentlab.limits.budget import LEAST_OUTPUT_TOKENS
 from agentlab.limits.policies import ContinuationPolicy
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.finish_reasons import FinishReason, StopReason
@@ -29,10 +30,6 @@ from agentlab.records.step import ModelCall, Seam
 
 FEWEST_TOKENS = 8
 """With fewer tokens in a prefill, the token count is no evidence of an echo."""
-
-LEAST_TOKENS = 16
-"""A further call is not made if what is left would lower its output cap below this: it is paid for and gives a few words. OpenAI's
-Responses API rejects such caps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +196,8 @@ class FurtherCalls:
 
 
 def least_tokens(calls: Sequence[ModelCall]) -> int:
-    """Return the fewest tokens that a further call needs: `LEAST_TOKENS`, or less if the output cap is lower. 1 if no cap is sent."""
-    return min(LEAST_TOKENS, calls[-1].requested_cap or 1)
+    """Return the fewest tokens that a further call needs: `LEAST_OUTPUT_TOKENS`, or the output cap if it is lower. 1 without a cap."""
+    return min(LEAST_OUTPUT_TOKENS, calls[-1].requested_cap or 1)
 
 
 def has_incomplete_call(response: ModelResponse) -> bool:

@@ -29,6 +29,10 @@ class DefaultTurns(int):
 DEFAULT_TURNS = DefaultTurns(20)
 
 
+LEAST_OUTPUT_TOKENS = 16
+"""An output cap is not lowered below this to what is left of `max_tokens`: OpenAI's Responses API rejects smaller caps, which would end
+the run with an error. https://github.com/vectorize-io/hindsight/issues/58, read 2026-11-28."""
+
 USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
     "steps": lambda history: (len(history), len(history)),
     "calls": lambda history: (history.calls, history.calls),
@@ -248,7 +252,7 @@ class Budget(Displayable):
         )
 
     def output_cap(self, known_tokens: int) -> int | None:
-        """Return the output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
+        """Return the output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`, but not below 16.
 
         None without `max_tokens_per_turn`: providers reject a cap above the model's maximum, which is not known here.
 
@@ -258,7 +262,7 @@ class Budget(Displayable):
         """
         if self.max_tokens_per_turn is None or self.max_tokens is None:
             return self.max_tokens_per_turn
-        return min(self.max_tokens_per_turn, max(1, self.max_tokens - known_tokens))
+        return min(self.max_tokens_per_turn, max(LEAST_OUTPUT_TOKENS, self.max_tokens - known_tokens))
 
 
 def _left(limit: Any, used: Any) -> Any:

@@ -221,8 +221,9 @@ CAPS = {
     "whole-run-alone": (Budget(max_tokens=100), 10, None),
     "enough-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 50, 50),
     "less-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 51, 49),
-    "one-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 99, 1),
-    "nothing-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 100, 1),
+    "one-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 99, 16),  # OpenAI's Responses API rejects less
+    "nothing-left": (Budget(max_tokens_per_turn=50, max_tokens=100), 100, 16),
+    "a-smaller-cap": (Budget(max_tokens_per_turn=5, max_tokens=100), 99, 5),
 }
 
 
