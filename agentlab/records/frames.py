@@ -70,7 +70,7 @@ class StepRows:
     """The steps of some runs, column by column. Values are per row, except those of `run` and `settings`: each of these applies to a
     number of rows, given in `repeats`."""
 
-    __slots__ = ("_converted", "_known", "repeats")
+    __slots__ = ("_known", "repeats")
 
     def __init__(self, sources: Sequence[Source]) -> None:
         taken = [source.history[:] for source in sources]  # copied once: another thread may append
@@ -78,7 +78,6 @@ class StepRows:
         settings, times = without_repetition(attributes(steps, "settings"))
         self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
         self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
-        self._converted: dict[tuple[int, Callable[[Any], Any]], list[Any]] = {}
         self._read_single_calls()
 
     def _read_single_calls(self) -> None:
@@ -95,12 +94,7 @@ class StepRows:
     def read(self, column: Column) -> list[Any]:
         """Return the values of a column."""
         values, then = self.at(column.path), column.then
-        if then is None:
-            return values
-        key = (id(values), then)  # if everything is known, sums and their lower bounds are the same list
-        if key not in self._converted:
-            self._converted[key] = _converted(values, then)
-        return self._converted[key]
+        return values if then is None else _converted(values, then)
 
     def at(self, path: str) -> list[Any]:
         """Return the values at a path; None if a part of it is None."""
@@ -401,58 +395,21 @@ def _is_recorded(given: object, what: str) -> bool:
 def _steps_frame(sources: list[Source], names: Collection[str] | None = None) -> pd.DataFrame:
     """Return the frame of steps, or only these of its columns, without those of the readings."""
     columns = [column for column in STEP_COLUMNS if names is None or column.name in names]
-    values: dict[str, list[Any]] = {column.name: [] for column in columns if column.dtype not in _MASKED}
-    numbers = {column.name: _Numbers(column.dtype) for column in columns if column.dtype in _MASKED}
+    values: dict[str, list[Any]] = {column.name: [] for column in columns}
     repeats: dict[str, list[int]] = {}
     leaves = Leaves()
     for rows in batches(sources):
         for column in columns:
-            add = numbers[column.name].add if column.name in numbers else values[column.name].extend
-            add(rows.read(column))
+            values[column.name].extend(rows.read(column))
         for part, times in rows.repeats.items():
             repeats.setdefault(part, []).extend(times)
         if names is None:
             leaves.add(rows.at("step.readings"))
-    arrays = {
-        column.name: numbers.pop(column.name).array() if column.name in numbers else array(values.pop(column.name), column.dtype)
-        for column in columns
-    }
+    arrays = {column.name: array(values.pop(column.name), column.dtype) for column in columns}
     for column in columns:
         if as_often := repeats.get(column.path.partition(".")[0]):
             arrays[column.name] = arrays[column.name].repeat(as_often)
     return pd.DataFrame({**arrays, **_reading_columns(leaves)}, copy=False)
-
-
-class _Numbers:
-    """The numbers of a column, turned into an array batch by batch, while they are in the processor's cache."""
-
-    __slots__ = ("_dtype", "_parts")
-
-    def __init__(self, dtype: str) -> None:
-        self._dtype = dtype
-        self._parts: list[tuple[Any, Any]] = []
-
-    def add(self, values: list[Any]) -> None:
-        _, code, unknown = _MASKED[self._dtype]
-        if values and values[0] is None and values.count(None) == len(values):  # for example limits that are not set
-            self._parts.append((np.full(len(values), unknown, code), True))
-            return
-        try:
-            self._parts.append((array_of(code, values), False))
-        except (TypeError, OverflowError):
-            read = _masked(values, self._dtype)
-            self._parts.append((read._data, read._mask))
-
-    def array(self) -> Any:
-        kind, code, _ = _MASKED[self._dtype]
-        lengths = [len(data) for data, _ in self._parts]
-        data, mask = np.empty(sum(lengths), code), np.zeros(sum(lengths), bool)
-        end = 0
-        for (some, is_unknown), length in zip(self._parts, lengths, strict=True):
-            begin, end = end, end + length
-            data[begin:end] = some
-            mask[begin:end] = is_unknown
-        return kind(data, mask if self._dtype == "Int64" else mask | np.isnan(data))
 
 
 _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
