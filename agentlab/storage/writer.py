@@ -235,7 +235,7 @@ class RunWriter:
                 "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
                 "at_s": ended[0] if ended else run.elapsed_s,
-                "row": _values(RUN_COLUMNS, _source(run), result),
+                "row": _values(_OF_RUN, _source(run), result),
                 "events": [codec.event_to_jsonable(event) for event in happened],
                 "settings": None if last is not None and settings == last.settings else codec.to_jsonable(settings),
             }
@@ -294,7 +294,7 @@ def _plain_output(run: RunSnapshot, result: RunResult) -> object:
 
 def _row(step: StepResult, row: StepRow) -> tuple[dict[str, Any], bool]:
     """Return the step's row of the steps frame, without unknown values, and True if it consists of JSON types only."""
-    values = step_values(row)
+    values = _values(_OF_STEP, None, row)
     if step.readings is None:
         return values, True
     leaves = {name: [plain(leaf.value), plain(leaf.limit), leaf.met] for name, leaf in named_leaves(step.readings).items()}
@@ -304,34 +304,14 @@ def _row(step: StepResult, row: StepRow) -> tuple[dict[str, Any], bool]:
 
 _JSON_TYPES = (int, float, str, bool, type(None))
 
-_OF_STEP = tuple(column for column in STEP_COLUMNS if column.name not in RUN_CONSTANT_COLUMNS)
+_OF_STEP, _OF_RUN = (
+    tuple(column for column in columns if column.name not in RUN_CONSTANT_COLUMNS) for columns in (STEP_COLUMNS, RUN_COLUMNS)
+)
 
 
-def step_values(row: StepRow) -> dict[str, Any]:
-    """Return what `_values` returns for a step, several times as fast."""
-    found = zip(_OF_STEP, _step_reader()(row), strict=True)
-    values = {column.name: part if column.then is None else column.then(part) for column, part in found if part is not None}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-@cache
-def _step_reader() -> Callable[[StepRow], tuple[Any, ...]]:
-    """Return the function that follows the paths of all columns; None if a part of a path is None."""
-    parts = []
-    for names in (column.path.split(".") for column in _OF_STEP):
-        before = [".".join(names[:length]) for length in range(2, len(names))]
-        parts.append("".join(f"None if row.{part} is None else " for part in before) + f"row.{'.'.join(names)}")
-    read: Callable[[StepRow], tuple[Any, ...]] = eval(f"lambda row: ({', '.join(parts)})")  # noqa: S307  the columns' paths
-    return read
-
-
-def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:
-    """Return the known values of a row by column."""
-    return {
-        column.name: value
-        for column in columns
-        if column.name not in RUN_CONSTANT_COLUMNS and (value := column.read(source, row)) is not None
-    }
+def _values(columns: tuple[Column, ...], source: Any, row: object) -> dict[str, Any]:
+    """Return the known values of a row by column; those of a step need no `source`."""
+    return {column.name: value for column in columns if (value := column.read(source, row)) is not None}
 
 
 def _plain_to_text(value: object) -> str:
