@@ -57,7 +57,7 @@ def _kind_of(owner: type, name: str, found: type) -> Kind:
         hint = typing.get_type_hints(owner).get(name, found)
     except Exception:  # names defined inside a function
         hint = found
-    kinds = _alternatives(_bare(hint))
+    kinds = _alternatives(hint)
     optional = type(None) in kinds
     kinds = tuple(kind for kind in kinds if kind is not type(None))
     numbers = [kind for kind in kinds if kind in NUMBERS]
@@ -199,29 +199,12 @@ def _check_bounds(owner: type, field: dataclasses.Field[Any], kind: Kind, value:
 # Types ------------------------------------------------------------------------------------------------------------------------
 
 
-def _bare(hint: Any) -> Any:
-    """Return the type inside Annotated, NewType and Final."""
-    while True:
-        if typing.get_origin(hint) in (typing.Annotated, typing.Final):
-            hint = typing.get_args(hint)[0]
-        elif isinstance(hint, typing.NewType):
-            hint = hint.__supertype__
-        else:
-            return hint
-
-
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(inner for part in typing.get_args(hint) for inner in _alternatives(_bare(part)))
-    return (hint,)
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def _collection_of_names(kind: Any) -> Any:
     """Return the collection type, if the field is a collection of names."""
-    made = typing.get_origin(kind)
-    if made not in (tuple, list, set, frozenset):
-        return None
-    items = [part for part in typing.get_args(kind) if part is not Ellipsis]
-    if made is tuple and typing.get_args(kind)[-1:] != (Ellipsis,):
-        return None
-    return made if len(items) == 1 and str in _alternatives(_bare(items[0])) else None
+    made, items = typing.get_origin(kind), typing.get_args(kind)
+    of_any_length = made in (list, set, frozenset) or (made is tuple and items[1:] == (...,))
+    return made if of_any_length and str in _alternatives(items[0]) else None
