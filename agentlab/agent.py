@@ -196,12 +196,8 @@ class Agent(Displayable, Generic[Out]):
         self.instructions = instructions
         self.output_type = self._as_output_type(output)
         self.output_retries = _checked_retries(output_retries)
-        self.settings = replace(
-            _settings(RunSettings(), budget, stop, policy),
-            continuation=as_continuation(continuation),
-            terminating=self.known_terminating(as_terminating(terminating)),
-        )
-        self.settings = replace(self.settings, approve=as_approve(approve, self.tools))
+        self.settings = replace(RunSettings(), continuation=as_continuation(continuation))
+        self.settings = self.settings_for(budget=budget, stop=stop, policy=policy, terminating=terminating, approve=approve)
         self.approver = _as_approver(approver)
         self.stream = stream
         parameters = Parameters(temperature, seed, reasoning_effort, tool_choice, parallel_tool_calls)
@@ -294,14 +290,16 @@ class Agent(Displayable, Generic[Out]):
         approve: object = None,
     ) -> RunSettings:
         """Return the settings that a run begins with, by default those of the agent."""
-        settings = _settings(self.settings, budget, stop, policy)
-        if continuation is not None:
-            settings = replace(settings, continuation=as_continuation(continuation))
-        if terminating is not None:
-            settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
-        if approve is not None:
-            settings = replace(settings, approve=as_approve(approve, self.tools))
-        return settings
+        given: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
+            ("budget", budget, as_budget),
+            ("stop", stop, as_condition),
+            ("policy", policy, as_policy),
+            ("continuation", continuation, as_continuation),
+            ("terminating", terminating, lambda one: self.known_terminating(as_terminating(one))),
+            ("approve", approve, lambda one: as_approve(one, self.tools)),
+        )
+        changes: dict[str, Any] = {name: checked(value) for name, value, checked in given if value is not None}
+        return replace(self.settings, **changes)
 
     @helps_with_keywords
     def as_tool(
@@ -488,15 +486,6 @@ def _messages(messages: Iterable[Message]) -> Iterator[Message]:
                 "Message('user', 'Hi')."
             )
         yield message
-
-
-def _settings(defaults: RunSettings, budget: Budget | None, stop: object, policy: Policy | None) -> RunSettings:
-    return replace(
-        defaults,
-        budget=defaults.budget if budget is None else as_budget(budget),
-        stop=defaults.stop if stop is None else as_condition(stop),
-        policy=defaults.policy if policy is None else as_policy(policy),
-    )
 
 
 def _wrapped(

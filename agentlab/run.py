@@ -371,7 +371,6 @@ class Run(Displayable, Generic[A, Out]):
             'Paris.'
         """
         if loop not in ("background", "kernel"):
-            self.stepper.refuse_if_ended()
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
             self.worker.start_here()
