@@ -146,7 +146,7 @@ class SubAgent:
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
-            run, before = self._new(context, task), RunHistory()
+            run, before = _make_run(context, self.agent, task, self.settings), RunHistory()
         elif context is None:
             raise ConfigurationError("Outside of a run there is no earlier run to go on from: leave continue_run out.")
         else:
@@ -157,9 +157,6 @@ class SubAgent:
         await _run_child(context, run, before, self.name, handle)
         return _answer(run, before, handle, context)
 
-    def _new(self, context: ToolCallContext | None, task: str) -> Run:
-        return _make_run(context, self.agent, task, self.settings)
-
     async def _again(self, context: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
         """Fork the earlier run: at its end with more budget, or at its beginning with a summary."""
         if earlier.result is None:
@@ -168,7 +165,7 @@ class SubAgent:
         settings = earlier.limits.snapshot() if offered is None else next_actions.settings_for(earlier, offered)
         left = _left_of_caller(context)
         if fresh:
-            first = _origin(earlier)
+            *_, first = _ancestors(earlier)
             summary = await self._summary(context, earlier, first.prompt)
             left = _left_of_caller(context)
             prompt = task_with_summary(first.prompt, summary, task)
@@ -389,11 +386,6 @@ def _ancestors(run: Run | None) -> Iterator[Run]:
     while run is not None:
         yield run
         run = run.origin.parent
-
-
-def _origin(run: Run) -> Run:
-    *_, first = _ancestors(run)
-    return first
 
 
 def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, times: float) -> Budget:

@@ -9,7 +9,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
 import agentlab
@@ -127,7 +127,7 @@ class Setup:
     def to_dict(self) -> dict[str, Any]:
         """Return the setup as JSON values, for a store; later processes are stored beside it."""
         made = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "resumed_in"}
-        return {**made, "process": as_dict(self.process)}
+        return {**made, "process": asdict(self.process)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], later: Sequence[Mapping[str, Any]] = ()) -> Setup:
@@ -141,11 +141,6 @@ def parameters_of(parameters: Mapping[str, JSON], options: Mapping[str, JSON], *
     return {**parameters, **options, "stream": stream}
 
 
-def as_dict(process: Process) -> dict[str, Any]:
-    """Return the fields of a process as JSON values."""
-    return {one.name: getattr(process, one.name) for one in fields(process)}
-
-
 def process_from(stored: Mapping[str, Any]) -> Process:
     """Return a stored process. Fields of a newer version are left out."""
     return Process(**{one.name: stored[one.name] for one in fields(Process) if one.name in stored})
@@ -153,7 +148,7 @@ def process_from(stored: Mapping[str, Any]) -> Process:
 
 def process_text(process: Process) -> str:
     """Return a process in words."""
-    plain = as_dict(process)
+    plain = asdict(process)
     parts = [f"{name} {plain[name]}" for name in ("agentlab", "python", "platform", "commit") if plain[name]]
     return ", ".join([*parts, *["with changed files"] * (process.dirty is True)]) or "unknown"
 
@@ -227,7 +222,7 @@ class Provenance(Displayable):
             True
         """
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        plain |= {"process": as_dict(self.process), "resumed_in": [as_dict(one) for one in self.resumed_in]}
+        plain |= {"process": asdict(self.process), "resumed_in": [asdict(one) for one in self.resumed_in]}
         clean: dict[str, Any] = _clean(plain)
         return clean
 

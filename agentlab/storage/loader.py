@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # its decision is dropped, and the person is asked again.
 
 SUB_AGENTS_NOTE = "sub-agents of the step under way"
-"""The name of the note of sub-agents."""
+"""The name of the note of sub-agents: each with its run's id, the tool call's id and the tool's name."""
 
 WAITING_NOTE = "step that waits for approval"
 """The name of the note of a step that waits for approval, with the decisions so far."""
@@ -59,11 +59,6 @@ BEGUN_TOOLS_NOTE = "tools that were begun"
 
 RESUMED_NOTE = "processes that resumed the run"
 """The name of the note of the processes that resumed a run, as far as their versions or commits differ from those before."""
-
-
-def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return the note of sub-agents: each with its run's id, the tool call's id and the tool's name."""
-    return {"step": step, "children": list(children)}
 
 
 def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ run = store.load(run_id)                               # to read: its panel, fra
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,7 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
-from agentlab.records.provenance import LazySetup, as_dict, this_process
+from agentlab.records.provenance import LazySetup, this_process
 from agentlab.records.result import Out, RunResult
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
@@ -340,7 +340,7 @@ class Store(Displayable):
         setup, now = run.stepper.context.setup.get(), this_process()
         if now != [setup.process, *setup.resumed_in][-1]:
             setup = replace(setup, resumed_in=(*setup.resumed_in, now))
-            store_note(self.storage, run.id, RESUMED_NOTE, list(map(as_dict, setup.resumed_in)))
+            store_note(self.storage, run.id, RESUMED_NOTE, list(map(asdict, setup.resumed_in)))
             run.stepper.context.setup = LazySetup(setup=setup)
 
     def _check_state(self, stored: StoredRun, *, take_over: bool) -> None:

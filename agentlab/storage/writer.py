@@ -37,7 +37,7 @@ from agentlab.records.step import StepResult
 from agentlab.storage import Storage, StoredHead, StoredStep, codec
 from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import Redact, redact_json
-from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, children_note, holds_note
+from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, holds_note
 
 RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model", "parent_run_id", "called_by")
 """Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
@@ -134,7 +134,7 @@ class RunWriter:
         with self._lock:
             self._children.append((event.run_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-            self._note(SUB_AGENTS_NOTE, children_note(event.step, [*earlier, *self._children]))
+            self._note(SUB_AGENTS_NOTE, {"step": event.step, "children": [*earlier, *self._children]})
 
     def _note_tool(self, event: events.ToolStarted) -> None:
         """Note a call of a tool that must not run twice, before it runs."""

@@ -229,8 +229,6 @@ class Others:
     def frame(self) -> pd.DataFrame:
         """Return one row per tried configuration, with the columns of `lab.backtest`."""
         done = self.done
-        if not done:
-            return pd.DataFrame()
         front = limit_columns(self._trials.offered, self.several[:done])
         columns = self._sums.first(done).columns(LEVEL)
         return pd.DataFrame({"configuration": np.arange(done), **front, **columns})

@@ -72,12 +72,12 @@ def style() -> str:
     return "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "widths.css"))
 
 
-def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
+def page_html(runs: Sequence[Run], *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
     """Return the page of these runs and of their families; the first one is shown first. See `Run.to_html`."""
     if not isinstance(timing, bool):
         raise ConfigurationError(f"to_html(timing={timing!r}): pass True or False.")
     shown = Shown(timing, raw if isinstance(raw, bool) else _numbers(raw, runs))
-    title = title or _title_of(runs)
+    title = f"{runs[0].agent.name}: {cut(runs[0].prompt, 400)}" if len(runs) == 1 else counted(len(runs), "run")
     return document(title, {"agentlab-data": as_json(page_data(runs, title, shown))}, script())
 
 
@@ -136,10 +136,6 @@ def _numbers(raw: object, runs: Sequence[Run]) -> frozenset[int]:
             there = f"they are numbered from 1 to {longest}" if longest else "no step has been taken yet"
             raise ConfigurationError(f"to_html(raw={cut(repr(numbers), 80)}): there is no step {one}; {there}.")
     return frozenset(numbers)
-
-
-def _title_of(runs: Sequence[Run]) -> str:
-    return f"{runs[0].agent.name}: {cut(runs[0].prompt, 400)}" if len(runs) == 1 else counted(len(runs), "run")
 
 
 def to_html(
