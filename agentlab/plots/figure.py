@@ -26,6 +26,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.gridspec import SubplotSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
 from agentlab._internal.redaction import redact
@@ -436,7 +437,8 @@ def are_kept() -> bool:
     return bool(_KEPT.get())
 
 
-Row = tuple[Line2D, str]
+Row = tuple[Any, str]
+"""A handle and its label."""
 
 
 # Legends ------------------------------------------------------------------------------------------------------------------------
@@ -497,20 +499,21 @@ def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False)
     else:
         filled = [section + [blank()] * (section is not sections[-1]) for section in sections]
     lines = [row for section in filled for row in section]
-    place = {"loc": "outside lower left"} if columns else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-    drawn = where.legend(
-        [handle for handle, _ in lines],
-        [label for _, label in lines],
-        ncols=len(sections) if columns else 1,
-        **_STYLE,
-        labelspacing=0.4,
-        **place,
-    )
+    texts = _draw_legend(where, lines, below="left" if columns else "", columns=len(sections) if columns else 1, labelspacing=0.4)
     headings = {id(section[0]) for section in sections}
-    for row, text in zip(lines, drawn.get_texts(), strict=True):
-        text.set_parse_math(False)
+    for row, text in zip(lines, texts, strict=True):
         if id(row) in headings:
             text.set_fontweight("bold")
+
+
+def _draw_legend(where: Axes | Figure, lines: list[Row], *, below: str, columns: int, **more: Any) -> list[Text]:
+    """Draw a legend to the right of axes, or `below` all axes of a figure, at the left or in the center; return its texts."""
+    place = {"loc": f"outside lower {below}"} if below else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    handles, labels = zip(*lines, strict=True)
+    drawn = where.legend(handles, labels, ncols=columns, **_STYLE, **place, **more)
+    for text in drawn.get_texts():
+        text.set_parse_math(False)
+    return drawn.get_texts()
 
 
 def _sections(entries: list[Entry]) -> list[list[Row]]:
@@ -547,15 +550,6 @@ def inches(rows: list[Row]) -> float:
 
 def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int = 0) -> None:
     """Draw a legend without headings: to the right of axes, or with `columns` below all axes of a figure. A last line counts `more`."""
-    lines = [*rows, blank(f"and {more} more")] if more > 0 else rows
-    if not lines:
-        return
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-    drawn = where.legend(
-        [handle for handle, _ in lines],
-        [_visible(label) for _, label in lines],
-        **_STYLE,
-        **({"loc": "outside lower center", "ncols": columns} if columns else place),
-    )
-    for text in drawn.get_texts():
-        text.set_parse_math(False)
+    lines = [(handle, _visible(label)) for handle, label in ([*rows, blank(f"and {more} more")] if more > 0 else rows)]
+    if lines:
+        _draw_legend(where, lines, below="center" if columns else "", columns=columns or 1)

@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from agentlab._internal.formatting import counted
 from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
-from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
+from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Row, plain
 from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
 
@@ -332,18 +332,13 @@ def _mark(mark: str) -> dict[str, Any]:
 def _draw_legend(ax: Axes, data: pd.DataFrame) -> None:
     """Draw a legend of hatches and marks to the right; the names of the lanes explain the rest."""
     outcomes, marks = set(data.loc[data["mark"] == "bar", "outcome"]), set(data["mark"])
-    entries: list[tuple[Any, str]] = [
+    entries: list[Row] = [
         (Patch(facecolor=to_rgba(colour, FILL), edgecolor=colour, hatch=hatch), words)
         for outcome, (colour, hatch, words) in UNWELL.items()
         if outcome in outcomes
     ]
     entries += [(Line2D([], [], **_mark(mark)), words) for mark, (_, _, words) in MARKS.items() if words and mark in marks]
-    if entries:
-        handles, labels = zip(*entries, strict=True)
-        ax.legend(
-            handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=look.SMALL_POINTS,
-            labelcolor=look.TEXT, handlelength=1.8, handletextpad=0.6, borderaxespad=0.2, labelspacing=0.5,
-        )  # fmt: skip
+    plain(ax, entries)
 
 
 def _alt(groups: list[_Group], runs: int) -> str:

@@ -135,12 +135,9 @@ def _labels_of(table: pd.DataFrame, groups: Sequence[str]) -> list[str]:
     for place, row in enumerate(table[front].to_dict("records")):
         values = [f"{name} {_value(row[name])}" for name in axes if not pd.isna(row[name])]
         name = row.get("configuration", place)
-        labels.append(", ".join([name, *values] if isinstance(name, str) else values) or _unnamed(name, axes))
+        unnamed = "no limit" if axes else f"configuration {name}"
+        labels.append(", ".join([name, *values] if isinstance(name, str) else values) or unnamed)
     return labels
-
-
-def _unnamed(number: object, axes: Sequence[str]) -> str:
-    return "no limit" if axes else f"configuration {number}"
 
 
 def _value(value: object) -> str:
