@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from agentlab.notebook import markup
 from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.page import browse_script, document, written
 from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import on_one_line
 from agentlab.notebook.panel.page_widget import PageWidget
 from agentlab.storage.listing import RunSummary, summaries
 from agentlab.storage.store import Store
@@ -30,10 +32,7 @@ LONGEST_PROMPT = 300
 MOST_STATIC = 50
 """Runs in the table for readers without a kernel."""
 
-_FIELDS = (
-    "id", "begun_at", "state", "steps", "agent", "model", "prompt", "stop_reason", "terminated", "tokens", "cost_usd", "elapsed_s",
-    "score", "origin", "waits_for", "resumable", "needs_agent",
-)  # fmt: skip
+_FIELDS = tuple(field.name for field in fields(RunSummary))
 
 
 def browse(store: Store | str | os.PathLike[str]) -> Browser:
@@ -115,23 +114,16 @@ class Browser(LiveView):
         raise ConfigurationError(f"{str(message.get('do'))[:40]!r}: the browser of a store has no such command.")
 
     def _listing(self, runs: list[RunSummary]) -> JSON:
-        safe, prompt = (
-            functools.cache(one_line),
-            functools.cache(lambda text: one_line(cut(text, LONGEST_PROMPT), LONGEST_PROMPT)),
-        )
+        safe = functools.cache(on_one_line)
+        prompt = functools.cache(lambda text: on_one_line(cut(text, LONGEST_PROMPT), LONGEST_PROMPT))
 
         def values(run: RunSummary) -> list[Any]:
-            said = [
-                safe(run.agent) if run.agent else "",
-                safe(run.model) if run.model else "",
-                prompt(run.prompt) if run.prompt else "",
-            ]
-            reason = None if run.stop_reason is None else safe(run.stop_reason)
-            used = [run.tokens, run.cost_usd, run.elapsed_s, run.score]
-            more = [run.origin, [safe(tool) for tool in run.waits_for], run.resumable, run.needs_agent]
-            return [run.run_id, run.begun_at, run.state, run.steps, *said, reason, run.terminated, *used, *more]
+            said: JSON = {"agent": safe(run.agent), "model": safe(run.model), "prompt": prompt(run.prompt)}
+            said |= {"stop_reason": run.stop_reason and safe(run.stop_reason), "waits_for": list(map(safe, run.waits_for))}
+            return [said[name] if name in said else getattr(run, name) for name in _FIELDS]
 
-        return {"title": self._name, "store": self._code, "fields": _FIELDS, "rows": [values(run) for run in runs]}
+        named = ["id", *_FIELDS[1:]]
+        return {"title": self._name, "store": self._code, "fields": named, "rows": [values(run) for run in runs]}
 
     # Without a kernel -------------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,6 @@ _OF_END = (
 _OF_END += ("row.elapsed_s",)
 _OF_ROW = ("cumulative_tokens", "cumulative_cost_usd", "started_s", "duration_s")
 
-_STATES = {RunState.READY: "idle", RunState.PAUSED: "paused", RunState.WAITING: "waiting", RunState.ENDED: "ended"}
-
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -153,7 +151,8 @@ def _state(run: StoredRun, waits_for: Sequence[str], alive: dict[str, bool | Non
     """Return the state of a run that has not ended. `alive` keeps which processes are alive."""
     here = active_writers.get(run.head.writer)
     if here is not None:
-        return {"state": _STATES.get(here.run.state, "running"), "waits_for": tuple(waits_for)}
+        now = here.run.state
+        return {"state": "idle" if now is RunState.READY else str(now), "waits_for": tuple(waits_for)}
     process = run.head.writer.rpartition(",")[0]
     if process not in alive:
         alive[process] = not is_writer_here(run.head.writer) and is_writer_alive(run.head.writer)

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-_STATES = {
-    RunState.READY: "idle",
-    RunState.RUNNING: "running",
-    RunState.PAUSED: "paused",
-    RunState.WAITING: "waiting",
-    RunState.ENDED: "ended",
-}
-
 
 def page_data(runs: Sequence[Run], title: str, shown: Shown = EVERYTHING) -> JSON:
     """Return all runs of the families of these runs, each after the run that it came from. Steps that a branch shares with its parent
@@ -126,7 +118,7 @@ def state_data(run: Run, shown: Shown) -> JSON:
     history = used_so_far(run)
     return {
         "name": _name(run),
-        "state": _STATES[run.state],
+        "state": "idle" if run.state is RunState.READY else str(run.state),
         "totals": {
             "steps": len(history),
             "tokens": history.tokens,

@@ -9,21 +9,14 @@ const MADE_UP = /^[0-9a-f]{12}$/;
 
 // What a row says ------------------------------------------------------------------------------------------------------------
 
-const UNFINISHED = {
-  idle: ["ring", "plain", "idle"],
-  running: ["play", "live", "running"],
-  paused: ["bars", "warn", "paused"],
-  waiting: ["bars", "warn", "waiting for approval"],
-  interrupted: ["square", "warn", "interrupted"],
-  unknown: ["ring", "warn", "unknown"],
-  damaged: ["cross", "bad", "cannot be read"],
-};
+/** Shape, tone and words of states that only a stored run has; the others are those of the page. */
+const OF_STORES = { unknown: ["ring", "warn", "unknown"], damaged: ["cross", "bad", "cannot be read"] };
 
 /** Make a row of the grid from the values of a run: with shape, tone and words of its state, and the text that the filter reads. */
 function gridRow(fields, values) {
   const row = Object.fromEntries(fields.map((name, place) => [name, values[place]]));
-  const ended = { state: "ended", end: { kind: row.terminated ? "terminated" : "truncated", stop_reason: row.stop_reason } };
-  row.look = row.state === "ended" ? stateOf(ended) : UNFINISHED[row.state] || UNFINISHED.unknown;
+  const end = { kind: row.terminated ? "terminated" : "truncated", stop_reason: row.stop_reason };
+  row.look = OF_STORES[row.state] || stateOf({ state: row.state, end });
   row.why = words(row.stop_reason);
   row.outcome = row.why || row.look[2];
   const named = !MADE_UP.test(row.id);
@@ -243,7 +236,7 @@ function makeGrid({ onOpen, onRefresh }) {
     const found = rows.filter((row) => passes(row, "outcome"));
     for (const row of found) outcomes.set(row.outcome, [(outcomes.get(row.outcome)?.[0] || 0) + 1, row.look]);
     if (chosen.outcome && !outcomes.has(chosen.outcome)) {
-      outcomes.set(chosen.outcome, [0, rows.find((row) => row.outcome === chosen.outcome)?.look || UNFINISHED.unknown]);
+      outcomes.set(chosen.outcome, [0, rows.find((row) => row.outcome === chosen.outcome)?.look || OF_STORES.unknown]);
     }
     const kinds = [...outcomes].sort(([, [a]], [, [b]]) => b - a);
     const facet = (value, label, number, look) =>
