@@ -125,10 +125,11 @@ class OutputType:
 
 def output_type(kind: Any) -> OutputType:
     """Return an OutputType. Raises ConfigurationError for a type that pydantic cannot check or describe."""
-    name = re.sub(r"\b(?:\w+\.)+", "", getattr(kind, "__name__", "") if isinstance(kind, type) else str(kind))
+    is_type = isinstance(kind, type) or hasattr(kind, "__origin__") or hasattr(kind, "__args__")
+    name = re.sub(r"\b(?:\w+\.)+", "", kind.__name__ if isinstance(kind, type) else str(kind)) if is_type else cut(repr(kind), 80)
     outer = None
     try:
-        if not isinstance(kind, type) and not hasattr(kind, "__origin__") and not hasattr(kind, "__args__"):
+        if not is_type:
             raise TypeError("it is not a type")
         adapter = pydantic.TypeAdapter(kind)
         schema = adapter.json_schema()
@@ -137,7 +138,7 @@ def output_type(kind: Any) -> OutputType:
             schema = outer.json_schema()
     except (pydantic.errors.PydanticUserError, pydantic_core.SchemaError, TypeError, NameError) as error:
         raise ConfigurationError(
-            f"output={name or repr(kind)}: {str(error).splitlines()[0].rstrip('.')}. Pass a class made from pydantic.BaseModel, a "
+            f"output={name}: {str(error).splitlines()[0].rstrip('.')}. Pass a class made from pydantic.BaseModel, a "
             "dataclass, a TypedDict (that of typing_extensions before Python 3.12), or a union of these."
         ) from error
     schema = _mapped(schema, _without_title)

@@ -334,6 +334,13 @@ def test_a_type_that_cannot_be_checked_is_refused(given: Any) -> None:
         lab.Agent(ScriptedProvider([]), output=given)
 
 
+def test_the_error_for_no_type_shows_the_value_as_it_was_given() -> None:
+    trip = Trip(city="Graz", day=date(2027, 6, 12), eur=2.5)
+    for given, shown in (("Trip", "output='Trip': it is not a type"), (2.5, r"output=2\.5: "), (trip, r"eur=2\.5\): ")):
+        with pytest.raises(ConfigurationError, match=shown):
+            lab.Agent(ScriptedProvider([]), output=given)
+
+
 def test_a_tool_of_the_reserved_name_is_refused() -> None:
     with pytest.raises(ToolDefinitionError, match=r"final_answer.*rename"):
         lab.Agent(ScriptedProvider([]), tools=[lab.tool(look.function, name="final_answer")], output=Trip)
