@@ -107,6 +107,11 @@ def power(
     if runs is not None and spread is None:
         spread, pilot = _spread(runs, what, by)
         tasks = pilot if difference is None and tasks is None else tasks
+    if pilot is not None and spread == 0:
+        raise ConfigurationError(
+            f"The groups differ by the same {what!r} on each of {pilot} tasks, so the runs do not show how much the difference varies: "
+            "pass runs of more tasks, or an assumed spread, such as spread=0.5."
+        )
     if spread is None or not spread > 0:
         raise ConfigurationError(
             f"spread={spread!r}: pass runs of at least two groups on {MIN_UNITS} tasks, or an assumed spread, such as spread=0.5."
@@ -155,7 +160,9 @@ def _spread(runs: Any, what: str, by: By) -> tuple[float, int]:
     for one, other in combinations(groups, 2):
         differences = (table[one] - table[other]).dropna()
         if len(differences) >= MIN_UNITS:
-            spreads.append((float(differences.std(ddof=1)), len(differences)))
+            spread = float(differences.std(ddof=1))
+            rounded = spread <= 1e-12 * float(differences.abs().max())  # equal differences, apart from the last digit
+            spreads.append((0.0 if rounded else spread, len(differences)))
     if not spreads:
         raise ConfigurationError(
             f"The runs have no two groups of {', '.join(columns)} with {what!r} on {MIN_UNITS} common tasks: pass spread=…."

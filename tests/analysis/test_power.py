@@ -90,7 +90,11 @@ def test_a_run_of_an_unknown_task_has_no_partner() -> None:
 
 def test_invalid_questions_are_refused() -> None:
     few = pd.DataFrame({"agent": [*"aabb"], "prompt_id": [*"xyxy"], "score": [1, 0, 0, 1]})
+    alike = pd.DataFrame({"agent": ["a"] * 6 + ["b"] * 6, "prompt_id": [*"uvwxyz"] * 2, "score": [0.7] * 6 + [0.4] * 6})
+    same = alike.assign(score=[1] * 6 + [0] * 6)
     for ask, message in (
+        (lambda: lab.power(same), "differ by the same 'score' on each of 6 tasks"),
+        (lambda: lab.power(alike, difference=0.2), "differ by the same 'score' on each of 6 tasks.*such as spread=0.5"),
         (lambda: lab.power(few), "no two groups of agent with 'score' on 5 common tasks"),
         (lab.power, "pass runs of at least two groups"),
         (lambda: lab.power(spread=0.5), "pass the number of tasks"),
