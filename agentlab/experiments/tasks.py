@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import near
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab._internal.safe_text import cut, one_line, whole
 from agentlab.errors import ConfigurationError
@@ -358,9 +359,11 @@ def _of_table(rows: list[Mapping[str, Any]], names: Mapping[str, str], what: str
         return [{names["prompt"]: row[columns[0]]} for row in rows]
     if missing and rows:
         listed = ", ".join(map(repr, columns))
+        free = [name for name in columns if name not in names.values()]
+        meant = near(names["prompt"], free) or next(iter(free or columns), "…")
         raise ConfigurationError(
             f"{what} has no column {names['prompt']!r}, but {listed or 'none'}: name the column with the prompts, such as "
-            f"lab.Tasks(…, prompt={(columns or ['…'])[0]!r})."
+            f"lab.Tasks(…, prompt={meant!r})."
         )
     return rows
 

@@ -135,6 +135,7 @@ INVALID: list[tuple[Any, str]] = [
     ([{"id": "a"}], "number 1 has no 'prompt'"),
     ([{"question": "x", "answer": "y"}], r"number 1 has no 'prompt': .* Name its column: lab.Tasks\(…, prompt='question'\)"),
     (pd.DataFrame(FRAME), r"no column 'prompt', but 'question', 'answer': name the column .*prompt='question'"),
+    (pd.DataFrame({"id": [*"ab"], "tags": [*"ab"], **FRAME}), r"no column 'prompt', but 'id', .*prompt='question'"),
     (pd.DataFrame(FRAME).to_dict(), "number 1 has no 'prompt'"),
     (np.array([["first", "second"]]), "number 1 is array"),
     ([{"prompt": "x", "target": object()}], "The task 'p1' has a value that is not JSON"),
@@ -144,6 +145,11 @@ INVALID: list[tuple[Any, str]] = [
     ([{"prompt": "x", "tags": 5}], "number 1 has the tags 5: pass a list of texts"),
     ({1: "x"}, "1 is not an id"),
 ]
+
+
+def test_a_misspelt_column_of_prompts_is_named_in_the_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"no column 'qestion', .*prompt='question'\)"):
+        lab.Tasks(pd.DataFrame({"name": ["a"], "question": ["x"]}), prompt="qestion")
 
 
 @pytest.mark.parametrize(("source", "message"), INVALID, ids=[message for _, message in INVALID])
