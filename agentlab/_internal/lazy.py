@@ -265,9 +265,10 @@ def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = 
     """
     takes = f"{lists}: {', '.join(known)}."
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    close = near(plain, known)
-    if plain == close:
-        return f"Did you mean {plain!r}? {takes}"
+    with_unit = f"{plain}_s"
+    close = with_unit if with_unit in known else near(plain, known)
+    if close in (plain, with_unit):
+        return f"Did you mean {close!r}? {takes}"
     if hint := _hint(name if name in ELSEWHERE else plain, known, owner, value, takes):
         return hint
     if close:

@@ -48,7 +48,7 @@ from agentlab._internal.asyncio_tools import (
 )
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
-from agentlab._internal.lazy import asyncio, pydantic
+from agentlab._internal.lazy import asyncio, helps_with_keywords, pydantic
 from agentlab._internal.redaction import in_words, redact
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
@@ -206,6 +206,7 @@ def tool(
 ) -> Tool: ...
 
 
+@helps_with_keywords
 def tool(
     function: Function | None = None,
     /,

@@ -185,6 +185,7 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "run-temperature": (lambda: looping().run("x", temperature=1), "Write `lab.Agent(…, temperature=1)`."),
     "run-top_p": (lambda: looping().run("x", top_p=1), 'Write `lab.Agent(…, options={"top_p": 0.9})`.'),
     "fork": (lambda: looping().run("x").fork(0, max_cost=0.5), "fork takes no 'max_cost'. Write `budget=lab.Budget(max_cost=0.5)`."),
+    "tool-timeout": (lambda: lab.tool(look, timeout=5), "tool takes no 'timeout'. Did you mean 'timeout_s'? It takes: name,"),  # type: ignore[call-overload]
     "as_tool": (lambda: looping().as_tool("a", max_turns=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "experiment-of-all": (lambda: lab.Experiment([looping()], ["?"], max_cost=5), "Write `budget=lab.Budget(max_cost=5)`."),
     "experiment-of-each": (lambda: lab.Experiment([looping()], ["?"], max_turns=5), "`settings=[dict(budget=lab.Budget(max_turns=5))]"),
