@@ -110,7 +110,9 @@ def as_approve(approve: object, tools: Mapping[str, Any] | None = None) -> tuple
     parts = tuple([_asked_by(one, tools or {}) for one in listed])
     for part in parts if tools is not None else ():
         if isinstance(part, str) and part != "*" and not any(fnmatchcase(name, part) for name in tools or {}):
-            raise LimitError(f"approve: no tool of the agent fits {part!r}. Its tools: {', '.join(tools or ()) or 'none'}.")
+            has_sub_agents = any(getattr(tool.function, "ends_when_cancelled", False) for tool in (tools or {}).values())
+            hint = " For tools of its sub-agents, pass approve to their lab.Agent(…)." if has_sub_agents else ""
+            raise LimitError(f"approve: no tool of the agent fits {part!r}. Its tools: {', '.join(tools or ()) or 'none'}.{hint}")
     return parts
 
 

@@ -598,6 +598,17 @@ def test_a_child_run_waits_without_a_person() -> None:
     assert run.history.calls == 4
 
 
+def test_the_error_for_a_sub_agents_tool_says_where_its_approval_is_set() -> None:
+    run = with_child(Desk())
+    for ask in (lambda: with_child(Desk(), approve=["pay"]), lambda: setattr(run.limits, "approve", ["pay"])):
+        with pytest.raises(
+            errors.LimitError, match=r"fits 'pay'. Its tools: scout. For tools of its sub-agents, pass approve to their"
+        ):
+            ask()
+    with pytest.raises(errors.LimitError, match=r"Its tools: pay, look\.$"):
+        Desk().agent(approve=["book"])
+
+
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("child_first", [False, True])
 def test_a_child_run_waits_beside_a_plain_tool(child_first: bool, parallel: bool) -> None:
