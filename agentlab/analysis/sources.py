@@ -168,7 +168,7 @@ def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:
     """Return the values with None for NA."""
-    codes, different = pd.factorize(values)  # the code of NA is -1
+    codes, different = values.factorize()  # the code of NA is -1
     found: npt.NDArray[np.object_] = np.array([*different, None], dtype=object)[codes]
     return found
 
