@@ -398,7 +398,7 @@ class _Connection:
 
     async def first_list(self) -> list[dict[str, JSON]]:
         """Return all tools that the server lists. Raises McpError if it does not, or takes longer than a start may."""
-        limit_s = self.wire.where.start_timeout_s
+        limit_s, advice = self.wire.where.start_timeout_s, ""
         try:
             async with asyncio.timeout(limit_s):
                 return await self.list()
@@ -406,9 +406,12 @@ class _Connection:
             reason = f"it did not list its tools within start_timeout_s={limit_s:g}"
         except pydantic.ValidationError as error:
             reason = f"its list of tools is not valid: {schemas.problems(error)}"
+            advice = (
+                " The MCP client refuses the whole list: correct or remove that tool in the server (tools.0 is the first one)."
+            )
         except Exception as error:
             reason = f"it did not list its tools: {text_of(error).rstrip('.')}"
-        raise await self._unusable(reason)
+        raise await self._unusable(reason, advice)
 
     async def _unusable(self, reason: str, advice: str = "") -> McpError:
         """End the connection and return the error, with the last line that the server wrote to stderr."""

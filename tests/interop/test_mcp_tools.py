@@ -592,7 +592,7 @@ GOOD, EMPTY = {"name": "a", "inputSchema": {"type": "object"}}, {"name": "b", "i
 NO_LISTS: dict[str, tuple[Any, str]] = {
     "a bad tool": (
         {"result": {"tools": [GOOD, EMPTY]}},
-        "its list of tools is not valid: tools.1.inputSchema.type: Field required.",
+        "its list of tools is not valid: tools.1.inputSchema.type: Field required. The MCP client refuses the whole list: correct",
     ),
     "no tools": (
         {"error": {"code": -32601, "message": "Method not found"}},
