@@ -30,7 +30,6 @@ from agentlab.interop.rows import (
     files_of,
     finish_reason_of,
     frames,
-    money_of,
     provider_of,
     text_of,
     usage_of,
@@ -39,6 +38,7 @@ from agentlab.limits.reading import Action
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.pricing import cost_of
 from agentlab.model.usage import FREE, NOTHING_USED, Cost, CostSource, Usage
+from agentlab.providers.wires.read import money
 
 STOP_REASONS: Mapping[str, StopReason] = {
     "context": StopReason.TRUNCATED,
@@ -72,13 +72,6 @@ class _Notes:
     counted: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
-    def failed_log(self, line: Mapping[str, Any]) -> bool:
-        """Note a log that could not be read. True if this line reports one."""
-        if "failed" in line:
-            log = redact(str(line["log"])).rpartition("/")[2]
-            self.failures.append(f"{log}: {redact(str(line['failed']))}")
-        return "failed" in line
-
     def sentences(self) -> list[str]:
         """Return the notes as sentences."""
         found = []
@@ -107,11 +100,11 @@ _SENTENCES = {
 def run_of_sample(sample: Mapping[str, Any], log: str, notes: _Notes) -> ReadRun:
     """Return the run of a sample, and add to `notes`."""
     provider, model = _provider_and_model(str(sample["model"]))
-    steps, called_last = _steps(sample, notes)
+    steps = _steps(sample, notes)
     if not steps:
-        steps, called_last = _steps_of_messages(sample["messages"])
+        steps = _steps_of_messages(sample["messages"])
         notes.counted["from_messages" if steps else "no_steps"] += 1
-    stop, detail = _end(sample, steps, called_last)
+    stop, detail = _end(sample, steps)
     notes.counted["no_end"] += stop is None
     scores = _scores(sample["scores"], notes)
     uuid = sample["uuid"]
@@ -143,8 +136,7 @@ def _provider_and_model(name: str) -> tuple[str | None, str]:
 # Steps -------------------------------------------------------------------------------------------------------------------------------
 
 
-def _steps(sample: Mapping[str, Any], notes: _Notes) -> tuple[list[ReadStep], tuple[str, ...]]:
-    """Return the steps, and the names of the tools that the last step called."""
+def _steps(sample: Mapping[str, Any], notes: _Notes) -> list[ReadStep]:
     events = _without_scorers(sample["events"], notes)
     begin = _time(sample["started_at"]) or next((at for one in events if (at := _time(one["at"])) is not None), None)
     groups: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
@@ -156,8 +148,7 @@ def _steps(sample: Mapping[str, Any], notes: _Notes) -> tuple[list[ReadStep], tu
                 groups.append((one, []))
         elif groups:
             groups[-1][1].append(one)
-    steps = [_step(call, tools, begin, notes) for call, tools in groups]
-    return steps, (steps[-1].tools or ()) if steps else ()
+    return [_step(call, tools, begin, notes) for call, tools in groups]
 
 
 def _without_scorers(events: Sequence[Mapping[str, Any]], notes: _Notes) -> list[Mapping[str, Any]]:
@@ -231,7 +222,7 @@ def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], notes: _Notes
 
 def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, reported: Mapping[str, Any] | None) -> Cost:
     """Return the cost that Inspect computed, else the cost by public prices if the model has one."""
-    usd = money_of(reported.get("total_cost")) if reported else None
+    usd = money(reported.get("total_cost")) if reported else None
     if usd is not None:
         return Cost(usd, CostSource.PRICED)
     if provider is None:
@@ -240,7 +231,7 @@ def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usag
     return cost_of(provider, model, usage, at=None if at is None else datetime.fromtimestamp(at, UTC))
 
 
-def _steps_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[ReadStep], tuple[str, ...]]:
+def _steps_of_messages(messages: Sequence[Mapping[str, Any]]) -> list[ReadStep]:
     """Return the steps of a sample without events, from its messages."""
     steps: list[ReadStep] = []
     for place, one in enumerate(messages):
@@ -262,22 +253,20 @@ def _steps_of_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Read
                 action=Action.EXECUTE_TOOLS.value if answers else None,
             )
         )
-    return steps, (steps[-1].tools or ()) if steps else ()
+    return steps
 
 
 # The end -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _end(
-    sample: Mapping[str, Any], steps: Sequence[ReadStep], called_last: tuple[str, ...]
-) -> tuple[StopReason | None, str | None]:
+def _end(sample: Mapping[str, Any], steps: Sequence[ReadStep]) -> tuple[StopReason | None, str | None]:
     """Return the stop reason of the sample and its detail."""
     if sample["limit"] is not None:
         kind, limit = str(sample["limit"]["type"]), sample["limit"]["limit"]
         return STOP_REASONS.get(kind), f"The {kind} limit of the sample, {as_set('', limit)}, was reached."
     if sample["error"] is not None:
         return StopReason.ERROR, _error_text(sample["error"])
-    if SUBMIT in called_last:
+    if steps and SUBMIT in (steps[-1].tools or ()):
         return StopReason.TERMINATING_TOOL, "The agent submitted its answer."
     reason = steps[-1].finish_reason if steps else None
     return (None if reason is None else _ENDS.get(reason)), None
@@ -288,7 +277,7 @@ def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
     config, own = sample["config"], sample["limits"]
     tokens = own["token_limit"] if own["token_limit"] is not None else config.get("token_limit")
     kind = own["token_limit_type"] or config.get("token_limit_type") or "all"
-    cost = money_of(config.get("cost_limit"))
+    cost = money(config.get("cost_limit"))
     return {
         "max_tokens": count_of(tokens) if kind == "all" else None,
         "max_turns": count_of(config.get("turn_limit")),
@@ -374,9 +363,13 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
 def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
     """Import the lines that the reader printed."""
     notes = _Notes()
-    runs = [
-        run_of_sample(line["sample"], Path(redact(str(line["log"]))).stem, notes) for line in lines if not notes.failed_log(line)
-    ]
+    runs = []
+    for line in lines:
+        log = Path(redact(str(line["log"])))
+        if "failed" in line:
+            notes.failures.append(f"{log.name}: {redact(str(line['failed']))}")
+        else:
+            runs.append(run_of_sample(line["sample"], log.stem, notes))
     if not runs:
         why = f": {notes.failures[0]}" if notes.failures else ": it has no samples"
         raise StorageError(f"No run can be read from {source}{why}. Pass .eval logs that `inspect eval` wrote.")

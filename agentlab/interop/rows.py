@@ -289,17 +289,6 @@ def count_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**15 else None
 
 
-def money_of(value: object) -> Decimal | None:
-    """Return an amount in US dollars if it is finite and at least 0, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        usd = Decimal(str(value))
-    except ArithmeticError:
-        return None
-    return usd if usd.is_finite() and 0 <= usd < 10**12 else None
-
-
 def text_of(value: object) -> str | None:
     """Return the value if it is text, else None."""
     return value if isinstance(value, str) else None

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.interop import otel_attributes as names
-from agentlab.interop.rows import count_of, money_of, provider_of, text_of, usage_of
+from agentlab.interop.rows import count_of, provider_of, text_of, usage_of
 from agentlab.model.pricing import cost_of
 from agentlab.model.usage import Cost, CostSource, Usage
+from agentlab.providers.wires.read import money
 
 _ERROR_CODES = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _OTHER_SIGNALS = ("resourceLogs", "resourceMetrics", "resource_logs", "resource_metrics")
@@ -341,7 +342,7 @@ def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) 
 
     With `price` False an unknown cost stays unknown; `several` is True if the tokens are those of several calls.
     """
-    reported = next((usd for name in _COST if (usd := money_of(span.attributes.get(name))) is not None), None)
+    reported = next((usd for name in _COST if (usd := money(span.attributes.get(name))) is not None), None)
     if reported is not None:
         source = span.attributes.get(names.COST_SOURCE)
         return Cost(reported, CostSource.PRICED if source == CostSource.PRICED.value else CostSource.REPORTED)
