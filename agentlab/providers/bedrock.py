@@ -24,7 +24,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.conversation import encode_messages
-from agentlab.model.finish_reasons import FinishReason, TerminationSignal
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, OutputForm, ToolCall, ToolResult
 from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
@@ -200,7 +200,7 @@ def read_body(
     router = read.as_dict(read.as_dict(body.get("trace")).get("promptRouter"))
     return ModelResponse(
         text=text,
-        signal=_signal(stop_reason, facts, model),
+        signal=judge(FINISH_REASONS, stop_reason, facts, provider=Bedrock.name, model=model),
         tool_calls=calls,
         usage=usage,
         reasoning=read.whole_text("".join(map(_reasoning, blocks))),
@@ -208,10 +208,6 @@ def read_body(
         native=_native(blocks),
         raw=payload,
     )
-
-
-def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
-    return judge(FINISH_REASONS, stop_reason, facts, provider=Bedrock.name, model=model)
 
 
 def _text(block: dict[str, Any]) -> str:

@@ -247,12 +247,9 @@ class ChatStreamParser(BodyParser):
             ]
         if self._calls:
             message["tool_calls"] = [{"id": call.id, **call.body(), **call.more} for call in self._calls]
-        return {**self._body, "choices": [{"index": 0, "message": message, **self._ended_choice()}]}
-
-    def _ended_choice(self) -> dict[str, Any]:
-        """Return the details of the choice's end."""
         native = {} if self._native_finish is None else {"native_finish_reason": self._native_finish}
-        return {"finish_reason": self._finish, **native, **self._kept}
+        choice = {"index": 0, "message": message, "finish_reason": self._finish, **native, **self._kept}
+        return {**self._body, "choices": [choice]}
 
 
 @dataclass(frozen=True, slots=True)
