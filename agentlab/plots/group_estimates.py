@@ -234,9 +234,9 @@ def cost_success(
     """Draw the mean cost of each group against its success: one point per group, with both intervals.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score if there is one, otherwise the share of runs
-    that finished on their own; the label of the axis says which. A group with an unknown cost is drawn hollow at the right edge.
-    The legend counts failed runs and runs with a known cost. Returns the axes; see `cost_success_data` for their data. Errors:
-    ConfigurationError if columns are missing.
+    that finished on their own; the label of the axis says which. A group with an unknown cost is drawn hollow at the right edge;
+    if no cost is known, the groups are side by side. The legend counts failed runs and runs with a known cost. Returns the axes; see
+    `cost_success_data` for their data. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -262,12 +262,13 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     costs = [float(value) for name in ("cost", "cost_high") for value in data[name].dropna()]
     right = (max(costs, default=0.0) or 1.0) * 1.08
     rows, parts, labels = [], [], look.short_names(data["group"])
-    for row in data.to_dict("records"):
+    for place, row in enumerate(data.to_dict("records"), start=1):
         name, its = str(row["group"]), looks[str(row["group"]), ""]
         unknown = pd.isna(row["cost"])
         if not pd.isna(row["rate"]):
             x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
-            at = (1 / 1.02 if unknown else float(row["cost"]), float(row["rate"]))
+            edge = (1 if costs else place / len(data)) / 1.02
+            at = (edge if unknown else float(row["cost"]), float(row["rate"]))
             _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), at_the_edge=unknown)
         notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         if row["cost_known"] < row["runs"] and not unknown:

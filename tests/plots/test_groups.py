@@ -184,6 +184,12 @@ def test_no_known_cost() -> None:
     assert list(ax.get_xticks()) == []
 
 
+def test_groups_are_side_by_side_if_no_cost_is_known() -> None:
+    ax = lab.plots.cost_success(runs_of([*"abcd"] * 6))
+
+    assert [point.get_xdata()[0] for point in drawn(ax, "point").values()] == pytest.approx([n / 4 / 1.02 for n in (1, 2, 3, 4)])
+
+
 # Several -----------------------------------------------------------------------------------------------------------------------------
 
 
