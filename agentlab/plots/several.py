@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,6 +44,8 @@ LEGEND_INCHES = 0.6
 """Height of a legend below small plots for which their figure has room."""
 NOTE_WIDTH = 40
 """Notes in a legend that are longer together have one line each."""
+LABEL_WIDTH = 30
+"""Number of characters of a line below small plots."""
 MAX_PLOTS = 12
 """Maximum number of small plots in one figure; the legend counts the rest."""
 
@@ -180,8 +183,9 @@ def _share(axes: list[look.PlotAxes], columns: int) -> None:
             ax.set_ylim(min(bottoms), max(tops))
         if place % columns and not named:
             ax.set_ylabel("")
-        if place + columns < len(axes):
-            ax.set_xlabel(ax.get_xlabel().partition("\n")[2])  # the meaning of hollow points
+        label, _, notes = ax.get_xlabel().partition("\n")  # notes: the kind of the intervals, the meaning of hollow points
+        notes = "\n".join(textwrap.fill(note, LABEL_WIDTH) for note in notes.split("\n"))
+        ax.set_xlabel(notes if place + columns < len(axes) else f"{label}\n{notes}".strip())
 
 
 def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> float:

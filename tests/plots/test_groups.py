@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -188,6 +189,17 @@ def test_groups_are_side_by_side_if_no_cost_is_known() -> None:
     ax = lab.plots.cost_success(runs_of([*"abcd"] * 6))
 
     assert [point.get_xdata()[0] for point in drawn(ax, "point").values()] == pytest.approx([n / 4 / 1.02 for n in (1, 2, 3, 4)])
+
+
+def test_the_notes_below_small_plots_are_inside_the_figure() -> None:
+    frame = runs_of([*"abc"] * 24, score=[True, False] * 36, prompt_id=[f"p{place // 6}" for place in range(72)])
+    figure = lab.plots.small_multiples(lab.plots.estimates, frame, what="success")
+    figure.draw_without_rendering()
+    boxes = [ax.xaxis.label.get_window_extent() for ax in figure.axes]
+
+    assert "effective n" in figure.axes[0].get_xlabel().replace("\n", " ")
+    assert boxes[0].x0 >= 0 and boxes[-1].x1 <= figure.bbox.width
+    assert not any(one.overlaps(other) for one, other in pairwise(boxes))
 
 
 # Several -----------------------------------------------------------------------------------------------------------------------------
