@@ -82,6 +82,9 @@ def tuning(tuned: Any, x: str | None = None, y: str | None = None, ax: Axes | No
     look.style(ax)
     ax.set_xlabel("trial" if x_name == NUMBER else f"{x_name} (mean per run)")
     ax.set_ylabel(f"{y_name} (mean per run)")
+    for name, its_axis in ((x_name, ax.xaxis), (y_name, ax.yaxis)):
+        if name.endswith("_usd"):
+            its_axis.set_major_formatter(look.Dollars())
     on_tuning, held_out = data[data["on"] == "tuning"], data[data["on"] == "held-out"]
     title = y_name + ("" if x_name == NUMBER else f" against {x_name}")
     if data.empty:

@@ -575,6 +575,7 @@ def test_the_plot_has_the_trials_and_the_front() -> None:
     drawn = {line.get_gid(): line.get_xydata().tolist() for line in ax.lines if str(line.get_gid()).startswith("points")}
     assert sorted(map(len, drawn.values())) == sorted([3, len(found.front)])
     assert "Score against cost_usd on the tuning tasks of 3 trials. On the front, on 6 held-out tasks: trial " in ax.alt
+    assert ax.xaxis.get_major_formatter().format_ticks([0, 0.01]) == ["$0", "$0.01"]
     assert found.plot(x="score", y="cost_usd").alt.startswith("Cost_usd against score")
     with pytest.raises(lab.errors.ConfigurationError, match="y='steps'"):
         found.plot(y="steps")
