@@ -201,7 +201,7 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     for lane in shown:
         _draw_lane(ax, lane, looks[lane.key], _line_left(lane, places), longest)
     look.names_axis(ax, [lane.name for lane in shown], [lane.place for lane in shown])
-    look.step_axis(ax, "steps" + (f" (and {len(lanes) - len(shown)} more runs)" if len(shown) < len(lanes) else ""))
+    look.step_axis(ax, "steps" + (f" (and {counted(len(lanes) - len(shown), 'more run')})" if len(shown) < len(lanes) else ""))
     look.grid(ax, "x")
     ax.set_xlim(-0.015 * longest, longest / (1 - ROOM_FOR_REASON))
     ax.set_ylim(len(shown) - 0.4, -0.6)

@@ -260,7 +260,7 @@ def _set_time_axis(ax: Axes, data: pd.DataFrame, hidden: int) -> float:
     ax.set_xlim(-0.008 * length, length)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 2.5, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * factor:,.10g}"))
-    ax.set_xlabel(f"active time, {unit}" + (f" (and {hidden} more runs)" if hidden else ""))
+    ax.set_xlabel(f"active time, {unit}" + (f" (and {counted(hidden, 'more run')})" if hidden else ""))
     look.grid(ax, "x")
     return length
 

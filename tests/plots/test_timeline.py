@@ -309,6 +309,7 @@ def test_the_first_of_many_runs_are_shown_and_the_rest_counted() -> None:
 
     assert lane_names(ax) == [f"openai:gp…4.1-mini {n:06}" for n in range(SHOWN_RUNS)]
     assert ax.get_xlabel().endswith("(and 3 more runs)")
+    assert lab.plots.timeline(pd.concat(frames[:-2])).get_xlabel().endswith("(and 1 more run)")
     assert ax.alt.endswith("; and 3 more.")  # type: ignore[attr-defined]
 
 
