@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -339,7 +340,7 @@ def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
     """Import the samples of Inspect's .eval logs: a file, a folder, a pattern or a list of them.
 
     They are read by Inspect's own dataframe reader, in a separate process. `python` is the Python of another environment that has
-    inspect-ai; by default the package is needed in this one: the extra `agentlab-jupyter[inspect]`.
+    inspect-ai, pandas and pyarrow; by default they are needed in this one: the extra `agentlab-jupyter[inspect]`.
 
     - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame; `score` is that of the
       first scorer, and `score.<name>` that of each scorer if there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
@@ -419,8 +420,9 @@ def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
             if reader.wait():
                 errors.seek(0)
                 last = errors.read().decode(errors="replace").strip().rpartition("\n")[2][-500:]
-                if "inspect_ai" in last and "ModuleNotFoundError" in last:
+                if absent := re.match(r"ModuleNotFoundError: No module named '(inspect_ai|pandas|pyarrow)", last):
                     raise ConfigurationError(
-                        f"inspect(…): {python!r} does not have the package inspect-ai; pass the Python of an environment that has it."
+                        f"inspect(…): {python!r} does not have the package {absent[1].replace('_', '-')}; pass the Python of an "
+                        "environment that has inspect-ai, pandas and pyarrow."
                     )
                 raise StorageError(f"Inspect could not read the logs: {last or f'it ended with {reader.returncode}'}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 
@@ -18,6 +19,8 @@ def main(logs: list[str]) -> int:
     """Print the samples of each log."""
     from inspect_ai.analysis import EvalColumn, SampleColumn, samples_df
 
+    for needed in ("pandas", "pyarrow"):  # which inspect-ai does not require, but its reader does
+        import_module(needed)
     columns = [
         EvalColumn("task", path="eval.task"),
         EvalColumn("model", path="eval.model"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -287,3 +288,18 @@ def test_the_recording_equals_inspects_current_output(logs: Path) -> None:
         made.runs.drop(columns=drop).sort_values(by, ignore_index=True),
         recorded.runs.drop(columns=drop).sort_values(by, ignore_index=True),
     )
+
+
+def test_an_environment_without_pandas_says_what_it_needs(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    log = tmp_path / "a.eval"
+    with zipfile.ZipFile(log, "w") as file:
+        file.writestr("header.json", "{}")
+    with pytest.raises(ConfigurationError, match=r"does not have the package inspect-ai; .* has inspect-ai, pandas and pyarrow"):
+        lab.importers.inspect(log, python=python)
+    (package := next((tmp_path / "env").glob("lib/*/site-packages")) / "inspect_ai").mkdir()
+    (package / "__init__.py").touch()
+    (package / "analysis.py").write_text("EvalColumn = SampleColumn = samples_df = None")
+    with pytest.raises(ConfigurationError, match=r"does not have the package pandas; .* has inspect-ai, pandas and pyarrow"):
+        lab.importers.inspect(log, python=python)
