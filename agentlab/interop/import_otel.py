@@ -472,7 +472,7 @@ class _SpanImport:
             "headless": "{} without an invoke_agent span in the record: their end is unknown.",
             "later": "{} without their first steps (forks): cumulative columns are NA, known_* count the recorded steps.",
             "bare": "{} without a model call in the record: they are in the runs frame only.",
-            "no_end": "{} without a stop reason in the record: stop_reason is NA.",
+            "no_end": "{} without a stop reason in the record: stop_reason is NA, which comparisons count as not ended.",
             "executed": "{} with executed tool calls only: the spans do not say which calls the model requested.",
         }
         nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}

@@ -268,6 +268,16 @@ def test_a_step_is_a_call_with_the_tools_until_the_next_call(flavour: str, tmp_p
     assert found.runs["elapsed_s"].to_list() == [10.0]
 
 
+def test_runs_of_other_tools_count_once_they_are_marked_as_finished() -> None:
+    found = otel(written(LOOP))
+    assert any(note.endswith("stop_reason is NA, which comparisons count as not ended.") for note in found.notes)
+    runs = found.runs.assign(terminated=True)
+    for frame, counts in ((found.runs, [1, 0]), (runs, [0, 1])):
+        assert lab.summary(frame, by="model")[["not_ended", "completed"]].to_numpy().tolist() == [counts]
+    tried = lab.backtest(found.steps, lab.StepCountIs([2, 3]), runs=runs)
+    assert tried["success_rate"].to_list() == [0, 1]
+
+
 def test_a_runs_own_totals_are_not_added_to_those_of_its_calls() -> None:
     own = {"gen_ai.usage.input_tokens": 20, "gen_ai.usage.output_tokens": 10}
     assert otel(written([agent(1, **own), chat(2, 1), chat(3, 1, 2)])).runs["total_tokens"].to_list() == [30]
