@@ -52,7 +52,12 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
     no_column_twice(frame)
     missing = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if missing:
-        raise misses(function, missing, advice, did_you_mean(missing[0], map(str, frame.columns), 0.78))
+        names = [*map(str, frame.columns)]
+        hint = did_you_mean(missing[0], names, 0.78)
+        if advice == RUNS_ADVICE and "run_id" in names and "step" not in names:  # already one row per run
+            advice = "the name of a column that the runs have"
+            hint = hint or f" They have {cut(', '.join(names), 500)}."
+        raise misses(function, missing, advice, hint)
     return frame.reset_index(drop=True)
 
 

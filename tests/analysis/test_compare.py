@@ -222,6 +222,9 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
     [
         pytest.param(lambda: lab.summary([1]), "lab.summary() cannot read list", id="no frame"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "needs the column agnet", id="unknown group"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by="vendor"), "vendor: pass the name of a column that the runs", id="group"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by="vendor"), "They have run_id, provider, prompt_id,", id="groups"),
+        pytest.param(lambda: lab.pass_at_k(runs_of(["a"])), "columns agent, score: pass the name of a column that", id="not scored"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by=[]), "by=[]: pass the name of a column", id="no columns"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), success_at="x"), "success_at='x'", id="success_at"),
