@@ -122,8 +122,9 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
     beginning with request number `at` (from 1; each attempt of a call is a request). Or `plan` is a list with one item per request,
     None for no fault; or a function that takes the number and returns a fault or None. Each run counts its own requests.
 
-    `over` is the transport that sends the requests: `lab.replay(…)`, or another `faulty(…)`; by default the caller's current one. Over
-    a recording, retries do not wait, and the retry of a damaged answer gets the same recording.
+    `over` is the transport that sends the requests: `lab.replay(…)`, or another `faulty(…)`; by default the caller's current one, so
+    write `faulty` after `lab.replay(…)`, as above: a replay inside its block injects no fault. Over a recording, retries do not wait,
+    and the retry of a damaged answer gets the same recording.
 
     Example:
         >>> from agentlab.testing import faults, faulty

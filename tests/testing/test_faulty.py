@@ -46,6 +46,11 @@ def test_a_with_block_wraps_the_surrounding_transport() -> None:
     assert (result.stop_reason, retries(result), broken.injected) == ("completed", [0, 1], 1)
 
 
+def test_a_replay_inside_takes_the_place_of_the_faults() -> None:
+    with lab.testing.faulty(faults.Status(429)) as switch, recording():
+        assert (retries(asked()), switch.injected) == ([0, 0], 0)
+
+
 def test_faulty_as_the_transport_of_a_run() -> None:
     result = asked(faulty(faults.Reset(after_bytes=40), over=recording()))
     assert (result.stop_reason, retries(result)) == ("completed", [1, 0])
