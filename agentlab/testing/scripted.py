@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass
@@ -56,7 +57,7 @@ class ScriptedProvider:
             answer = self.script[context.index - 1]
         else:
             raise FixtureError(
-                f"The script has {len(self.script)} answers, but the run requests answer {context.index}: add another one."
+                f"The script has {counted(len(self.script), 'answer')}, but the run requests answer {context.index}: add another one."
             )
         if isinstance(answer, Exception):
             raise answer

@@ -619,7 +619,7 @@ def test_a_custom_model_needs_respond() -> None:
 
 def test_an_exhausted_script_says_so() -> None:
     run = lab.Agent(ScriptedProvider([call("look")]), tools=[look]).run("go")
-    with pytest.raises(errors.FixtureError, match="has 1 answers, but the run requests answer 2"):
+    with pytest.raises(errors.FixtureError, match="has 1 answer, but the run requests answer 2"):
         go(_end(run))
 
 
