@@ -453,7 +453,7 @@ def _decompressed(data: bytes) -> bytes:
 
 
 def _how_to_record(path: str | Path) -> str:
-    return f'To record it, set an API key and do the same runs inside `with agentlab.record("{path}"): …`.'
+    return f'To record it, do the same runs inside `with agentlab.record("{path}"): …`, with the provider\'s key if it needs one.'
 
 
 _FOLDERS_UP = 4

@@ -202,7 +202,7 @@ class ReplayIndex:
             if self._strict and has_address
             else ""
         )
-        how = f'To record it, set an API key and do the same run inside `with agentlab.record("{folder}"): …`.'
+        how = f'To record it, do the same run inside `with agentlab.record("{folder}"): …`, with the provider\'s key if it needs one.'
         return f"{how}{other}{skipped}"
 
 

@@ -247,7 +247,7 @@ def test_a_miss_shows_the_nearest_recording_and_the_differences(cassette: Write)
         "  temperature: recorded 0, requested nothing",
         "  max_tokens: recorded nothing, requested 5",
     ]
-    assert "agentlab.record(" in message
+    assert "agentlab.record(" in message and message.count("with the provider's key if it needs one") == 1
     assert 'match="order"' in message
 
 
