@@ -226,11 +226,7 @@ def _damaged(body: JSON) -> Iterator[JSON]:
         for index, value in enumerate(body):
             yield body[:index] + body[index + 1 :]
             for odd in (*_ODD[:8], *_damaged(value)):
-                yield _with(body, index, odd)
-
-
-def _with(items: list[Any], index: int, value: JSON) -> list[JSON]:
-    return [*items[:index], value, *items[index + 1 :]]
+                yield [*body[:index], odd, *body[index + 1 :]]
 
 
 Make = Callable[[], Storage]
