@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from agentlab.transport.http import HttpRequest
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
@@ -125,7 +126,8 @@ class RecordTransport(ClientTransport):
 
     def _begin(self, request: Any, body: bytes) -> Tape:
         replay_key = request.extensions.get(REPLAY_KEY_EXTENSION, "")
-        return self._recorder.begin(request.method, str(request.url), request.headers, body, replay_key=replay_key)
+        sent = HttpRequest(request.method, str(request.url), dict(request.headers), body)
+        return self._recorder.begin(sent, replay_key=replay_key)
 
     def close(self) -> None:
         """Close the wrapped transport."""

@@ -45,6 +45,7 @@ from agentlab.transport.cassette import (
     parse_cassette,
 )
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
+from agentlab.transport.http import HttpRequest
 from agentlab.transport.request_matching import address, same_question, without_media
 from agentlab.transport.samples import PREFIX
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
@@ -158,16 +159,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._load()
 
-    def begin(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        auth: Mapping[str, str] | None = None,
-        replay_key: str = "",
-    ) -> Tape:
+    def begin(self, request: HttpRequest, *, auth: Mapping[str, str] | None = None, replay_key: str = "") -> Tape:
         """Return the tape for a request about to be sent. Raises ConfigurationError if the folder is not writable."""
         folder = self.path.parent if self._single else self.path
         try:
@@ -179,8 +171,9 @@ class Recorder:
                 f"Cannot record into {folder}: {error.strerror}. Choose a folder that can be written to."
             ) from error
         with self._lock:
-            self._remember(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
-            return Tape(self, next(self._sequence), _Request(method.upper(), url, dict(headers), body, replay_key))
+            secrets = secrets_in_headers(request.headers) | secrets_in_url(request.url)
+            self._remember(secrets_in_headers(auth or {}, sure=True) | secrets)
+            return Tape(self, next(self._sequence), request, replay_key)
 
     def keep_media(self, media: Mapping[str, bytes]) -> None:
         """Write images and files of requests and MCP results into MEDIA_FOLDER beside the cassettes, each once, by their hash."""
@@ -264,24 +257,14 @@ class Recorder:
         return {**known, "recorded": date.today().isoformat(), "from": ", ".join(sorted(hosts))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A request as it was sent, without authentication."""
-
-    method: str
-    url: str
-    headers: dict[str, str]
-    body: bytes
-    replay_key: str
-
-
 class Tape:
     """Collects one interaction while it happens, and writes it at its end."""
 
-    def __init__(self, recorder: Recorder, sequence: int, request: _Request) -> None:
+    def __init__(self, recorder: Recorder, sequence: int, request: HttpRequest, replay_key: str) -> None:
         self._recorder = recorder
         self._sequence = sequence
         self._request = request
+        self._replay_key = replay_key
         self._status = 0
         self._message = ""
         self._headers: dict[str, str] = {}
@@ -348,14 +331,14 @@ class Tape:
         if incomplete:
             response["incomplete"] = True
         request: dict[str, JSON] = {
-            "method": sent.method,
+            "method": sent.method.upper(),
             "uri": redactor.text(redact_url(sent.url)),
             "body": readable_body(redactor.body(without_media(sent.body, self._media))[0], as_json=as_json)
             if sent.body
             else None,
             "headers": _listed(kept_request_headers(sent.headers), redactor),
         }
-        label = sent.replay_key.partition("#")[2]  # the part before it differs with each run
+        label = self._replay_key.partition("#")[2]  # the part before it differs with each run
         entry: dict[str, JSON] = {"request": request, "response": response}
         entry["recorded_at"] = self._began.isoformat(timespec="seconds").replace("+00:00", "Z")
         return entry | ({"lane": redactor.text(label)} if label else {})

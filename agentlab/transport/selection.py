@@ -197,7 +197,7 @@ class Record(Switch):
         self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request and record the response."""
-        tape = self.recorder.begin(request.method, request.url, request.headers, request.body, auth=auth, replay_key=replay_key)
+        tape = self.recorder.begin(request, auth=auth, replay_key=replay_key)
         async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
             tape.headers(answer.status, "", answer.headers)
             try:

@@ -273,7 +273,7 @@ def test_headers_are_allow_listed_in_a_custom_client(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["..", "../../etc", "h:80", "H.Example", "[::1]:9", "a b", "x" * 300])
 def test_file_names_stay_in_the_folder(tmp_path: Path, host: str) -> None:
     recorder = Recorder(tmp_path / "rec")
-    tape = recorder.begin("POST", "https://llm.example/", {}, b"")
+    tape = recorder.begin(HttpRequest("POST", "https://llm.example/", {}, b""))
     tape.headers(200, "OK", {})
     tape.complete()
     recorder.add(1, host, interaction({"q": host}))

@@ -59,10 +59,12 @@ def test_requests_are_kept_in_the_order_they_were_sent(base: str, provider: Serv
 
 WRITER = """
 import sys
+from agentlab.transport.http import HttpRequest
 from agentlab.transport.recording import Recorder
 recorder = Recorder(sys.argv[1])
 for number in range(int(sys.argv[3])):
-    tape = recorder.begin("POST", "https://llm.example/v1", {}, b'{"who": "%s", "n": %d}' % (sys.argv[2].encode(), number))
+    body = b'{"who": "%s", "n": %d}' % (sys.argv[2].encode(), number)
+    tape = recorder.begin(HttpRequest("POST", "https://llm.example/v1", {}, body))
     tape.headers(200, "OK", {"content-type": "application/json"})
     tape.chunk(b'{"text": "' + b"words " * 200 + b'"}')
     tape.complete()
