@@ -99,21 +99,16 @@ def on_stop_button(stop: Callable[[], object]) -> Callable[[], None]:
 
 def _on_main_loop(work: Callable[[], object], delay_s: float = 0.0) -> None:
     """Schedule work on the kernel's main thread, the only thread that can set handlers."""
-    loop = getattr(_kernel(), "io_loop", None)
+    loop = getattr(running_kernel(), "io_loop", None)
     if loop is not None:
         loop.add_callback(loop.call_later, delay_s, work)
-
-
-def _kernel() -> Any:
-    ipython = sys.modules.get("IPython")
-    return getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
 
 
 def _install() -> None:
     if _old or not _watched or threading.current_thread() is not threading.main_thread():
         return
     present = signal.getsignal(signal.SIGINT)
-    idle = getattr(_kernel(), "saved_sigint_handler", present)
+    idle = getattr(running_kernel(), "saved_sigint_handler", present)
     if present is not idle:  # a cell is executing, or awaits something; the kernel restores the idle handler afterwards
         _on_main_loop(_install, RETRY_S)
         return
