@@ -322,15 +322,11 @@ _STACK = re.compile("([\u0300-\u036f]{2})[\u0300-\u036f]+")
 """More accents on a letter than any language has; sixty of them are higher than a plot."""
 
 
+@functools.lru_cache(maxsize=4096)
 def _drawn(char: str) -> str:
-    if _drawable(char):
+    if char.isprintable() and get_font(findfont(FontProperties())).get_char_index(ord(char)):
         return char
     return f" U+{ord(char):04X} " if char.isalnum() else " "
-
-
-@functools.lru_cache(maxsize=4096)
-def _drawable(char: str) -> bool:
-    return char.isprintable() and bool(get_font(findfont(FontProperties())).get_char_index(ord(char)))
 
 
 def whole(value: float) -> str:

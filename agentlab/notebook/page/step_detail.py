@@ -66,10 +66,6 @@ def child_use(use: ChildUse) -> str:
     return f"{_name(use.handle.removesuffix(' (cut off)'))}: {ended}, {spent}"
 
 
-def _calls_summary(step: StepResult) -> str:
-    return f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
-
-
 def _calls(step: StepResult, timing: bool) -> str:
     if not step.calls:
         return note("No call was answered.")
@@ -161,11 +157,9 @@ def _met(readings: Reading | None) -> str:
 
 
 def _readings(readings: Reading | None) -> str:
-    return "" if readings is None else f'<ul class="agentlab-readings">{_reading(readings)}</ul>'
-
-
-def _reading(readings: Reading) -> str:
     """The tree of readings as nested lists; those that decided are marked."""
+    if readings is None:
+        return ""
     deciding = tuple(readings.deciding())
 
     def item(one: Reading) -> str:
@@ -175,7 +169,7 @@ def _reading(readings: Reading) -> str:
             return f"<li>{escape(_name(one.name))} — {met}{mark}<ul>{''.join(map(item, one.children))}</ul></li>"
         return f"<li>{escape(_name(one.name))}: {_value_of(one)} — {met}{mark}</li>"
 
-    return item(readings)
+    return f'<ul class="agentlab-readings">{item(readings)}</ul>'
 
 
 def _value_of(one: Reading) -> str:
@@ -235,7 +229,11 @@ def _raw(step: StepResult) -> str:
 
 
 SECTIONS: Mapping[str, Callable[[StepResult, bool], tuple[str, str, str]]] = {
-    "calls": lambda step, timing: ("Model calls", _calls_summary(step), _calls(step, timing)),
+    "calls": lambda step, timing: (
+        "Model calls",
+        f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}",
+        _calls(step, timing),
+    ),
     "signal": lambda step, timing: ("Why the response ended", _signal_summary(step), _signal(step)),
     "decision": lambda step, timing: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
     "readings": lambda step, timing: ("Stop condition", _met(step.readings), _readings(step.readings)),
