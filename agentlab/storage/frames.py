@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 from pydantic_core import from_json
 
-from agentlab._internal.lazy import did_you_mean
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
 from agentlab.limits.condition_tree import unique_name
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
-from agentlab.records.frames import FRAMES, any_array, array, as_unicode, to_frame
+from agentlab.records.frames import any_array, array, as_unicode, to_frame
 from agentlab.records.history import RunHistory
 from agentlab.storage import SqliteStorage
 from agentlab.storage.loader import interrupted_use
@@ -40,8 +39,6 @@ NOT_READ = (None, None, None)
 
 def frame(store: Store, what: str, run_ids: Iterable[RunId] | None = None) -> pd.DataFrame:
     """Return a frame of all runs, or of the given ones, in their order. Raises ConfigurationError for an unknown frame."""
-    if what not in FRAMES:
-        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.{did_you_mean(what, FRAMES)}")
     if isinstance(run_ids, str) or not isinstance(run_ids, Iterable | None):
         raise ConfigurationError(f"frame(run_ids={run_ids!r}): pass a list of ids.")
     runs = store.storage.runs(None if run_ids is None else list(map(id_of, run_ids)))
@@ -54,7 +51,7 @@ def frame(store: Store, what: str, run_ids: Iterable[RunId] | None = None) -> pd
         if isinstance(error, AgentlabError):
             raise
         raise StorageError(f"The stored runs are damaged ({type(error).__name__}: {error}): delete or repair them.") from error
-    return to_frame([store.load(run.head.run_id) for run in runs], what)
+    return to_frame((store.load(run.head.run_id) for run in runs), what)
 
 
 def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> pd.DataFrame:

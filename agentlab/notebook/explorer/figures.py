@@ -21,8 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from agentlab._internal.formatting import counted
-from agentlab.analysis import backtest as goals
-from agentlab.analysis import backtest as reasons
+from agentlab.analysis import backtest
 from agentlab.analysis.backtest import Cells, Sums
 from agentlab.analysis.grids import Grid, grids, plain_value
 from agentlab.analysis.intervals import MEAN_UNITS, MIN_UNITS
@@ -67,11 +66,13 @@ class Trials:
     still ends the runs that it ended.
     """
 
-    def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
+    def __init__(
+        self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: backtest.Goal = None
+    ) -> None:
         self.records, self._recorded = records, recorded
         self.offered = {name: offer for name, offer in offered.items() if offer.values}
         self.opening = {name: recorded.shared.get(name) for name in self.offered}
-        goal_rows, goal_open = goals.goal_reached(records, goal)
+        goal_rows, goal_open = backtest.goal_reached(records, goal)
         self.judge = Judge(records, _all_stops(self.offered), goal_rows, goal_open)
         self._last = {name: records.at_the_end(name) for name in USED}
         self.units = units_of(records.about)
@@ -136,12 +137,12 @@ class Trials:
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
         """Return the number of runs per set of limits that stopped them together.
 
-        `reasons.why_ended` names the limits run by run, which is slow, so they are only counted if possible.
+        `backtest.why_ended` names the limits run by run, which is slow, so they are only counted if possible.
         """
         found = verdict.found
         off = stopped & found.cuts.is_cut
         if self.records.histories is not None and off.any():
-            return Counter(name or UNCLEAR_WORD for name in reasons.why_ended(self.judge, verdict)[1][stopped].tolist())
+            return Counter(name or UNCLEAR_WORD for name in backtest.why_ended(self.judge, verdict)[1][stopped].tolist())
         met = stopped & (found.met == verdict.row)
         unclear = met & (found.cuts.is_cut | found.cuts.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())

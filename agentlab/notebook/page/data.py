@@ -254,18 +254,9 @@ def limit_rows(run: Run, shown: Shown) -> list[JSON]:
 
 def _approve_row(asked: str | None) -> list[JSON]:
     """Return the row that says before which tools a person is asked; none if nobody is."""
-    if asked is None:
-        return []
-    unknown = dict.fromkeys(("limit", "share", "met"))
-    no = dict.fromkeys(("goal", "off"), False)
-    words = {
-        "name": "approve",
-        "key": "approve",
-        "label": "Asks a person before",
-        "value": asked,
-        "with": ["approve"],
-    }
-    return [{**words, **unknown, **no, "unit": "", "order": ""}]
+    words = {"name": "approve", "key": "approve", "label": "Asks a person before", "value": asked, "with": ["approve"]}
+    rest = {"limit": None, "share": None, "met": None, "goal": False, "off": False, "unit": "", "order": ""}
+    return [] if asked is None else [words | rest]
 
 
 def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:

@@ -19,11 +19,12 @@ from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.parts import Part
 from agentlab.model.responses import marked
+from agentlab.notebook.markup import note
 from agentlab.notebook.page.rich_text import code, fields_html, markdown, part_html, sanitised, seen, value_html
 from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections
 from agentlab.records import events
 from agentlab.records.events import detail_of
-from agentlab.records.step import ChildUse, StepResult, step_keys
+from agentlab.records.step import StepResult, step_keys
 
 JSON = dict[str, Any]
 
@@ -208,7 +209,8 @@ def _reads(readings: Reading | None) -> str:
 def step_html(run: Run, step: StepResult, shown: Shown) -> str:
     """Return what a step added to the conversation."""
     where = f"run.history[{step.index - 1}]"
-    parts = [_of_earlier_attempt(use) for use in step.children if use.cut_off]
+    earlier = "An earlier attempt at this step was cut off with its process. Its sub-agent"
+    parts = [note(f"{earlier} {child_use(use)}") for use in step.children if use.cut_off]
     answer = _answer_html(run, step)
     for place, call in enumerate(step.calls):
         if call.response.reasoning:
@@ -278,19 +280,13 @@ def _tool_calls(run: Run, step: StepResult, where: str, shown: Shown) -> Iterato
         if result is not None:
             left.remove(result)
         uses = [use for use in step.children if use.call_id == call.id and not use.cut_off]
-        below, undone = "".join(map(_child, uses)), "cut off" if uses else asked.get(call.id, "")
+        below, undone = (
+            "".join(note(f"Sub-agent {child_use(use)}") for use in uses),
+            "cut off" if uses else asked.get(call.id, ""),
+        )
         yield call_html(call, result, below, where, shown.timing, edited=call.id in edited, undone=undone)
     if len(step.tool_calls) > MOST_CALLS:
         yield f'<div class="agentlab-note">… {len(step.tool_calls) - MOST_CALLS:,} more: {where}.tool_calls</div>'
-
-
-def _child(use: ChildUse) -> str:
-    return f'<div class="agentlab-note">Sub-agent {escape(child_use(use))}</div>'
-
-
-def _of_earlier_attempt(use: ChildUse) -> str:
-    words = f"An earlier attempt at this step was cut off with its process. Its sub-agent {child_use(use)}"
-    return f'<div class="agentlab-note">{escape(words)}</div>'
 
 
 def _asked(run: Run, step: StepResult) -> dict[str, str]:
