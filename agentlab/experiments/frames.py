@@ -33,9 +33,10 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
         if what in ("runs", "steps") or what not in FRAMES
         else to_frame(results.loaded, what)
     )
-    rows = table["run_id"].map(stored)
-    table = table.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
-    places = table["run_id"].map(stored).to_list()
+    places = [stored[run_id] for run_id in table["run_id"].to_numpy()]
+    if places != sorted(places):
+        table = table.iloc[sorted(range(len(places)), key=places.__getitem__)].reset_index(drop=True)
+        places.sort()
     if what == "steps":  # sorted, since the order of the conditions' columns depends on the first stored run
         table = table[[*_FIXED, *sorted(set(table.columns) - set(_FIXED), key=_leaf)]]
     if what == "runs":

@@ -452,8 +452,8 @@ _MASKED = {"Int64": (pd.arrays.IntegerArray, "q", 0), "Float64": (pd.arrays.Floa
 
 def array(values: list[Any], dtype: Any) -> Any:
     """Return the values of a column as a pandas array."""
-    if dtype in _MASKED and not (values and values[0] is None):
-        return _masked(values, dtype)
+    if len(values) < 100 or (dtype in _MASKED and values[0] is not None):  # `repeat` pays off in longer columns
+        return _array(values, dtype)
     if values and values[0] is None and values.count(None) == len(values):  # for example limits that are not set
         return _array([None], dtype).repeat(len(values))
     if repeated := repetition(values):  # like most limits, words and answers
