@@ -122,9 +122,9 @@ def links_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> l
     """Return what links rows to a unit, see `units_of`: for each kind of link the code of each row; -1 if unknown."""
     recording = ["recording_id"] if "recording_id" in frame.columns else []
     kinds = [columns for columns in (unit_of(frame, unit), recording, [task] if task else []) if columns]
-    known = [frame[columns].notna().all(axis=1) for columns in kinds]
+    known = [np.all([frame[name].notna() for name in columns], axis=0) for columns in kinds]
     return [
-        pd.factorize(names_of(frame, columns, between="\x1f").where(there))[0]
+        np.where(there, pd.factorize(names_of(frame, columns, between="\x1f"))[0], -1)
         for columns, there in zip(kinds, known, strict=True)
     ]
 
