@@ -24,10 +24,10 @@ import pandas as pd
 from agentlab._internal.redaction import redact
 from agentlab.analysis.conditions import First, latches, reading_name
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids, plain_value
-from agentlab.analysis.groups import columns_of, in_order, names_of
+from agentlab.analysis.groups import as_floats, columns_of, in_order, names_of
 from agentlab.analysis.intervals import POWERS, checked_level, mean_of_sums, share_of_sums
-from agentlab.analysis.records import Bools, Floats, Ints, Records, Rows, numbers, reordered, units_of
-from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Ends, Judge, Sweep, Verdict
+from agentlab.analysis.records import Bools, Floats, Ints, Records, Rows, reordered, units_of
+from agentlab.analysis.simulate import FINISHED, MAX_FIRST_ROWS, OUTCOMES, STOPPED, UNKNOWN, Ends, Judge, Sweep, Verdict
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import StopCondition, as_condition
@@ -170,16 +170,12 @@ def goal_reached(records: Records, goal: Goal) -> tuple[First, First]:
 
 
 def _by_scores(records: Records, values: pd.Series[Any]) -> tuple[First, First]:
-    name = str(values.name)
-    scores = numbers(values.to_frame(name), name).to_numpy()
+    scores = as_floats(values)
     done = np.where(np.isnan(scores), False, scores >= 1)
     failed = records.reason.astype(str) == str(StopReason.ERROR)  # has no result to score
     unknown = np.isnan(scores) & ~failed
     return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), records.lengths - unknown
 
-
-MAX_FIRST_ROWS = 32_000_000
-"""Maximum number of first rows in memory: runs times values of axes."""
 
 MAX_RUNS_PER_PART = 10_000
 """Maximum number of runs per part. Their usage then stays in the processor's cache from one configuration to the next."""

@@ -19,7 +19,8 @@ from agentlab._internal.formatting import counted
 from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.redaction import in_words
 from agentlab._internal.safe_text import one_line
-from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, numbers, smallest
+from agentlab.analysis.groups import floats
+from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, smallest
 from agentlab.engine.worker import result_of
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, StopCondition
@@ -68,7 +69,7 @@ def _tools(records: Records) -> WordRows:
     if records.histories is None:
         found.add(cells, names.__getitem__)
         return found
-    counts = numbers(records.steps, "tool_calls").to_numpy()
+    counts = floats(records.steps, "tool_calls")
     odd = ~np.isnan(counts) & (cells.map({cell: len(several) for cell, several in names.items()}).to_numpy() != counts)
     found.add(cells, names.__getitem__, where=~odd)
     for row in map(int, np.flatnonzero(odd)):  # the model made up a name with a comma
@@ -129,7 +130,7 @@ def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
     unsure = tree is not None and any(type(leaf) in WORDS and WORDS[type(leaf)].last_call_only for leaf in tree.leaves())
     if records.histories is not None or not unsure:
         return records.lengths
-    return _first_of(records, np.flatnonzero(numbers(records.steps, "calls").to_numpy() > 1))
+    return _first_of(records, np.flatnonzero(floats(records.steps, "calls") > 1))
 
 
 def _first_of(records: Records, rows: Ints) -> Ints:

@@ -274,18 +274,19 @@ def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
     return runs["stop_reason"].astype("string").str.lower().eq("error").to_numpy(dtype=bool, na_value=False)
 
 
-def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
+def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.float64]:
     """Return a column as an array of numbers, as `numbers` does; NaN if unknown."""
     return as_floats(frame[column]) if column in frame.columns else np.full(len(frame), np.nan)
 
 
-def as_floats(values: pd.Series[Any]) -> npt.NDArray[np.floating]:
+def as_floats(values: pd.Series[Any]) -> npt.NDArray[np.float64]:
     """Return the values of a column as `floats` does."""
-    if isinstance(values.dtype, _MASKED):  # those of our own frames: without two copies as a Series
-        found: npt.NDArray[np.floating] = values.array.to_numpy(dtype=float, na_value=np.nan, copy=True)
+    dtype = values.dtype
+    if isinstance(dtype, _MASKED) or (isinstance(dtype, np.dtype) and dtype.kind in "iuf"):  # without two copies as a Series
+        found: npt.NDArray[np.float64] = values.array.to_numpy(dtype=float, na_value=np.nan, copy=True)
         found[np.isinf(found)] = np.nan
         return found
-    return as_numbers(values).to_numpy(dtype=float, na_value=np.nan)
+    return as_numbers(values).to_numpy(dtype=float, na_value=np.nan).astype(float, copy=False)
 
 
 _MASKED = (pd.Int64Dtype, pd.Float64Dtype, pd.BooleanDtype)

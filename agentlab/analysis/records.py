@@ -224,9 +224,7 @@ class Records:
     @functools.cached_property
     def several_calls(self) -> Bools:
         """True for steps that a limit may cut off before a further call: those with several calls, child runs, or a call not made."""
-        calls = numbers(self.steps, "calls").fillna(1).to_numpy() > 1
-        children = numbers(self.steps, "child_calls").fillna(0).to_numpy() > 0
-        found: Bools = calls | children
+        found: Bools = (groups.floats(self.steps, "calls") > 1) | (groups.floats(self.steps, "child_calls") > 0)
         found[self.start[1:][self.wanted_more] - 1] = True
         return found
 
@@ -279,17 +277,6 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
         yield AfterCall(
             {"tokens": float(used_tokens), "cost_usd": float(used_cost), **same}, totals, call.usage.output_tokens or 0
         )
-
-
-def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """Return a column as floats, with NaN for NA or a missing column. Raises ConfigurationError for text that is not a number."""
-    if name not in frame.columns:
-        return pd.Series(np.nan, index=frame.index)
-    column = frame[name]
-    if isinstance(dtype := column.dtype, np.dtype) and dtype.kind in "iuf":  # without a mask, and without its copies
-        plain = column.astype(float)
-        return plain.mask(infinite) if dtype.kind == "f" and (infinite := np.isinf(plain)).any() else plain
-    return pd.Series(groups.as_floats(column), index=frame.index, name=name, copy=False)
 
 
 # Limits ------------------------------------------------------------------------------------------------------------------------
@@ -350,9 +337,9 @@ def _used(records: Records, name: str) -> Floats:
     steps, start = records.steps, records.start
     if name == "time_s":
         return running_maximum(_elapsed(records), start)
-    known = numbers(steps, _KNOWN[name]).to_numpy() if _KNOWN.get(name) in steps.columns else None
+    known = groups.floats(steps, _KNOWN[name]) if _KNOWN.get(name) in steps.columns else None
     if known is None or np.isnan(known).any():
-        summed = _summed(records, _per_step(records, name).fillna(0.0).to_numpy())
+        summed = _summed(records, np.nan_to_num(_per_step(records, name)))
         known = summed if known is None else np.where(np.isnan(known), summed, known)
     return running_maximum(known, start)
 
@@ -365,19 +352,20 @@ def _total(records: Records, name: str) -> Floats:
     if name in ("time_s", "calls"):
         return _elapsed(records) if name == "time_s" else records.used["calls"]
     if _CUMULATIVE[name] in records.steps.columns:
-        return numbers(records.steps, _CUMULATIVE[name]).to_numpy(dtype=float)
-    return _summed(records, _per_step(records, name, whole=True).to_numpy())
+        return groups.floats(records.steps, _CUMULATIVE[name])
+    return _summed(records, _per_step(records, name, whole=True))
 
 
-def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
+def _per_step(records: Records, name: str, *, whole: bool = False) -> Floats:
     """Return the usage of each step; with `whole` NaN if a part is unknown, else the known part of the tokens."""
-    own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
+    own = groups.as_floats(records.column(_OWN[name], f"a limit on {name}"))
     if name == "tokens" and not whole:
-        own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))
+        known, more = (np.nan_to_num(groups.floats(records.steps, part)) for part in ("input_tokens", "output_tokens"))
+        own = np.where(np.isnan(own), known + more, own)
     if _CHILDREN[name] not in records.steps.columns:
         return own
-    children = numbers(records.steps, _CHILDREN[name])
-    return own + (children if whole else children.fillna(0))
+    children = groups.floats(records.steps, _CHILDREN[name])
+    return own + (children if whole else np.nan_to_num(children))
 
 
 def _summed(records: Records, values: Floats) -> Floats:
@@ -390,10 +378,8 @@ def _summed(records: Records, values: Floats) -> Floats:
 
 
 def _elapsed(records: Records) -> Floats:
-    took = numbers(records.steps, records.column("duration_s", "a limit on time").name)  # type: ignore[arg-type]
-    if "started_s" in records.steps.columns:
-        return (numbers(records.steps, "started_s") + took).to_numpy(dtype=float)
-    return _summed(records, took.to_numpy(dtype=float))
+    took = groups.as_floats(records.column("duration_s", "a limit on time"))
+    return groups.floats(records.steps, "started_s") + took if "started_s" in records.steps.columns else _summed(records, took)
 
 
 SEED = 20_240_229

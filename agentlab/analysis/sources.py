@@ -13,7 +13,7 @@ import pandas as pd
 from agentlab._internal.safe_text import cut, one_line
 from agentlab.agent import Run
 from agentlab.analysis import groups
-from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers
+from agentlab.analysis.records import Bools, Floats, Ints, Records
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
@@ -44,7 +44,7 @@ def from_frames(
             raise ConfigurationError(f"The steps have no column {name!r}: pass the frame of lab.frame(results).")
     if steps["run_id"].isna().any() or steps["step"].isna().any():
         raise ConfigurationError("Some steps have a run_id or step that is NA: leave them out, steps.dropna(subset=[…]).")
-    given = numbers(steps, "step").to_numpy()
+    given = groups.floats(steps, "step")
     with np.errstate(invalid="ignore"):
         number = given.astype(np.int64)
     if (uneven := given != number).any():

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from agentlab.analysis.grids import Grid, fields_of
-from agentlab.analysis.records import Bools, Records, numbers
+from agentlab.analysis.groups import floats
+from agentlab.analysis.records import Bools, Records
 from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
 from agentlab.limits.combinators import AnyOf, StopCondition
@@ -379,7 +380,7 @@ def recorded_limits(records: Records) -> RecordedLimits:
     stopped, named = by_limit & (reason == str(StopReason.STOP_CONDITION)), np.zeros(len(records), bool)
     for leaf in leaves if any_of else ():
         ends[leaf] = stopped.copy()
-        ends[leaf][there] &= (numbers(last, f"{leaf}.met") == 1).to_numpy()
+        ends[leaf][there] &= floats(last, f"{leaf}.met") == 1
         named |= ends[leaf]
     ends |= {ANOTHER: stopped & ~named, RAISED: by_limit & (reason == str(StopReason.ERROR))}
     others = [leaf for leaf in leaves if leaf not in KINDS] if any_of else [f"a combination of {', '.join(leaves)}"]
@@ -404,8 +405,8 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
     steps = records.steps
     if not leaves:
         return True
-    met = np.any([numbers(steps, f"{leaf}.met") == 1 for leaf in leaves], axis=0)
-    if "condition_met" in steps.columns and not np.array_equal(met, numbers(steps, "condition_met") == 1):
+    met = np.any([floats(steps, f"{leaf}.met") == 1 for leaf in leaves], axis=0)
+    if "condition_met" in steps.columns and not np.array_equal(met, floats(steps, "condition_met") == 1):
         return False
     if records.histories is None:  # a kind that occurs twice is more often a part of a group, such as a | (a & b)
         return not any(re.fullmatch(r".+_\d+", leaf) for leaf in leaves)
