@@ -162,7 +162,7 @@ STOPPED, FINISHED, UNKNOWN = 0, 1, 2
 Outcome: TypeAlias = npt.NDArray[np.uint8]
 
 MAX_FIRST_ROWS = 32_000_000
-"""Maximum number of first rows in one array: configurations times runs."""
+"""Maximum number of first rows in memory: runs times configurations, or times the values of axes."""
 
 OUTCOMES = ("stopped", "finished", "unknown")
 
@@ -243,8 +243,6 @@ class Judge:
         self._on_axis: dict[tuple[StopCondition, Axis], Rows] = {}
         self._custom_answers: dict[StopCondition, CustomAnswers | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
-        self._grid_rows: dict[int, Rows] = {}
-        self._grids = tuple(grids)
         self._read_cut_steps: dict[tuple[StopCondition, int, int, int], Sequence[Reading] | None] = {}
         for grid in grids:
             self._prepare(grid)
@@ -261,19 +259,9 @@ class Judge:
                 rows = self._on_axis[leaves[axis.leaf], axis] = first_rows(self.records, several)
                 self._first.update(zip(several, rows, strict=True))
 
-    def rows(self, grid: Grid) -> Rows | None:
-        """Return the row at which the condition of a grid stops each run in every configuration: one dimension per axis, of length 1
-        for axes of the budget, and the runs as the last one. None if first rows are not enough, or would need too much memory."""
-        counted = None if grid.stop is None else without_off(grid.stop)
-        if counted is None or grid.size * len(self.records) > MAX_FIRST_ROWS or not (latches(counted) and all_in_arrays(counted)):
-            return None
-        if (rows := self._grid_rows.get(id(grid))) is None:
-            rows = self._rows_of(grid, counted)
-            if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
-                self._grid_rows[id(grid)] = rows
-        return rows
-
-    def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
+    def rows(self, grid: Grid, tree: StopCondition) -> Rows:
+        """Return the row at which the condition of a grid, `tree` without the parts that are off, stops each run in every
+        configuration: one dimension per axis, of length 1 for axes of the budget, and the runs as the last one."""
         names = {} if grid.stop is None or not grid.axes else {id(leaf): name for name, leaf in describe(grid.stop).items()}
         axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
 
@@ -282,21 +270,14 @@ class Judge:
                 return self._on_axis[leaf, grid.axes[axis_of[id(leaf)]]]
             return self.first_of(leaf)[None]
 
-        return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
-
-    def _met(self, grid: Grid, point: Sequence[int], counted: StopCondition | None) -> tuple[First, First]:
-        rows = self.rows(grid)
-        if rows is None:
-            return self.condition(counted)
-        place = tuple(0 if length == 1 else at for at, length in zip(point, rows.shape[:-1], strict=True))
-        return rows[place], self.records.lengths
+        return combined_on_axes(tree, axis_of, len(grid.axes), firsts)
 
     def verdict(self, grid: Grid, point: Sequence[int]) -> Verdict:
         """Simulate a configuration over all runs. See `why_ended` for the stop reasons."""
         records = self.records
         tree = grid.stop_at(point)
         counted = None if tree is None else without_off(tree)
-        met, raised = self._met(grid, point, counted)
+        met, raised = self.condition(counted)
         budget = grid.budget_at(point)
         limits = self._budget(budget)
         row = np.minimum(met, raised)
@@ -480,8 +461,7 @@ class Judge:
         tree = None if grid.stop is None else without_off(grid.stop)
         if not self._decides_only_the_step(grid, tree) or grid.size * len(records) > MAX_FIRST_ROWS:
             return None
-        rows = records.lengths[None].astype(smallest(records.longest)) if tree is None else self.rows(grid)
-        assert rows is not None  # noqa: S101  for the type checker
+        rows = records.lengths[None].astype(smallest(records.longest)) if tree is None else self.rows(grid, tree)
         sizes = records.lengths + 1
         first = np.cumsum(sizes) - sizes
         runs = np.repeat(np.arange(len(records)), sizes)

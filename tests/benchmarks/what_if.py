@@ -146,8 +146,8 @@ def where_each_stops(limits: Mapping[str, int]) -> Prepare:
         _ = records.used[name]
 
     def run() -> None:
-        rows = Judge(records, [grid]).rows(grid)
-        assert rows is not None and rows.size == grid.size * RUNS
+        assert grid.stop is not None
+        assert Judge(records, [grid]).rows(grid, grid.stop).size == grid.size * RUNS
 
     return lambda: run
 
