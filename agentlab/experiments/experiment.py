@@ -8,7 +8,7 @@ results.runs, results.steps, results.calls, results.tools
 
 from __future__ import annotations
 
-import functools
+import asyncio
 import time
 import warnings
 from collections import Counter
@@ -274,7 +274,7 @@ class Experiment(Displayable):
                 bars.spent(provider_of[run_id], run_id, spent)
 
         shared_budget = self._new_shared_budget(statuses, stored, show)
-        own = self._own_budgets()
+        own = {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in self.grid.one_of_each_pair().items()}
         scoring_only = {job.run_id for one, job in to_do if one.state == ENDED}
         self._problems, self._left_out = {}, {}
 
@@ -327,10 +327,6 @@ class Experiment(Displayable):
         now = current()
         return now if is_chosen() or self.transport is None else self.transport
 
-    def _own_budgets(self) -> dict[tuple[str, str], Budget]:
-        """Return the budget of each run, by agent and settings."""
-        return {pair: self.grid.run_of(cell).limits.snapshot().budget for pair, cell in self.grid.one_of_each_pair().items()}
-
     def _new_shared_budget(
         self, statuses: list[CellStatus], stored: dict[str, StoredRun], notify: Callable[[str, Spent], None]
     ) -> SharedBudget:
@@ -382,11 +378,14 @@ class Experiment(Displayable):
         async def leased(job: Job) -> Outcome:
             before = None if within_reach else runner.copy_run(self.store, job.run_id)
             lease, spent = shared_budget.lease(job.run_id), shared_budget.parts(job.run_id)
-            return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
+            outcome = await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
+            await asyncio.sleep(wait_s.get(job.provider, 0.0))  # so that the next job's first request keeps the rate limit too
+            return outcome
 
-        start = functools.partial(schedule.run_then_wait, leased, wait_s)
         try:
-            return await schedule.run_jobs(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
+            return await schedule.run_jobs(
+                paced, leased, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most
+            )
         finally:
             elsewhere.close()
 

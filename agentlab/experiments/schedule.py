@@ -171,10 +171,3 @@ def check(executor: object) -> None:
             f"executor={executor!r}: pass a concurrent.futures.Executor, or a function that creates one, such as "
             "lambda: ProcessPoolExecutor(4)."
         )
-
-
-async def run_then_wait(start: Callable[[Job], Awaitable[Outcome]], wait_s: Mapping[str, float], job: Job) -> Outcome:
-    """Return the job's outcome after the provider's interval, so that the next job's first request keeps the rate limit too."""
-    outcome = await start(job)
-    await asyncio.sleep(wait_s.get(job.provider, 0.0))
-    return outcome
