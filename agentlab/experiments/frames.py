@@ -77,22 +77,16 @@ def _with_missing_cells(table: pd.DataFrame, results: ExperimentResults) -> pd.D
     grid = results.grid
     missing = [one for one in results.statuses if one.stored is None]
     known: dict[str, list[Any]] = {
-        "run_id": [one.run_id for one in missing],
         "provider": [grid.agents[one.cell.agent].model.name for one in missing],
         "model": [grid.agents[one.cell.agent].model.model for one in missing],
         "prompt": [one.cell.prompt for one in missing],
         "state": [NOT_STARTED for _ in missing],
     }
     table["begun_at"] = table["begun_at"].astype("datetime64[ns, UTC]")
-    if not missing:
-        return table
-    blank = {
-        name: pd.Series(known.get(name, [pd.NaT if name == "begun_at" else pd.NA] * len(missing)), dtype=table[name].dtype)
-        for name in table.columns
-    }
-    both = pd.DataFrame(blank) if table.empty else pd.concat([table, pd.DataFrame(blank)], ignore_index=True)
-    place = {one.run_id: place for place, one in enumerate(results.statuses)}
-    return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
+    run_ids = pd.Index([one.run_id for one in results.statuses], dtype=table["run_id"].dtype, name="run_id")
+    whole = table.set_index("run_id").reindex(run_ids)
+    whole.loc[[one.run_id for one in missing], list(known)] = pd.DataFrame(known).to_numpy()
+    return whole.reset_index()[table.columns]
 
 
 def names_and_scores(statuses: Sequence[CellStatus], places: Sequence[int], scorer: Scorer | None) -> dict[str, Any]:
