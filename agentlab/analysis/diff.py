@@ -182,11 +182,6 @@ def diff(run_a: Recorded, run_b: Recorded) -> RunDiff:
     return found
 
 
-def diff_rows(run_a: Recorded, run_b: Recorded) -> list[dict[str, Any]]:
-    """Return the rows of `diff` as plain values for JSON; None for NA."""
-    return list(_rows(_Side.of(run_a, "run_a"), _Side.of(run_b, "run_b")))
-
-
 def _limits_in_words(a: _Side, b: _Side, row: Mapping[str, Any]) -> str:
     settings = [side.steps[row["step"] - 1].settings for side in (a, b)]
     changes = (one.split(" -> ", 1) for one in changes_between(*settings))
@@ -282,7 +277,8 @@ def _given(messages: Sequence[Message], steps: Sequence[StepResult]) -> list[lis
     A step adds one message of the model for its first call, and one for each call that resumes a paused answer.
     """
     answers = [
-        sum(number == 0 or _resumes(step.calls[number - 1].decision) for number in range(len(step.calls))) for step in steps
+        bool(step.calls) + sum(call.decision is not None and call.decision.action is Action.RESUME for call in step.calls[:-1])
+        for step in steps
     ]
     before = sum(message.role == "assistant" for message in messages) - sum(answers)
     of = [0] * before + [number for number, count in enumerate(answers, start=1) for _ in range(count)]
@@ -297,10 +293,6 @@ def _given(messages: Sequence[Message], steps: Sequence[StepResult]) -> list[lis
         elif message.role not in ("assistant", "tool"):
             found[last].append((message.role, message.text))
     return found
-
-
-def _resumes(decision: Any) -> bool:
-    return decision is not None and decision.action is Action.RESUME
 
 
 def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:

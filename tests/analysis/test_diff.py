@@ -19,12 +19,17 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
-from agentlab.analysis.diff import _given, diff_rows
+from agentlab.analysis.diff import _given, _rows, _Side
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.records.step import canonical
 from agentlab.testing import Said, ScriptedProvider, call, say
 from tests.measured_work import calls_in
+
+
+def diff_rows(a: Any, b: Any) -> list[dict[str, Any]]:
+    """The rows of `lab.diff` before they become a frame."""
+    return list(_rows(_Side.of(a, "run_a"), _Side.of(b, "run_b")))
 
 
 def look(key: str = "a", n: Any = None) -> str:
