@@ -18,7 +18,6 @@ from agentlab.analysis.grids import BOUNDS, Grid, plain_value
 from agentlab.analysis.intervals import share_of_sums
 from agentlab.analysis.records import USED, Bools, Floats, Ints, Records
 from agentlab.analysis.simulate import STOPPED, Verdict
-from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed, StepCountIs
 
@@ -46,10 +45,7 @@ def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> 
 
 def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> Floats:
     """Return the usage of each success before the step in which it succeeded: any higher limit keeps it. Empty if most are unknown."""
-    try:
-        totals = records.totals[name]
-    except ConfigurationError:
-        return np.zeros(0)
+    totals = records.totals[name]
     rows = (records.start[:-1] + goal)[succeeded] - 1
     first = goal[succeeded] == 0
     used = np.where(first, 0.0, totals[np.where(first, 0, rows)])

@@ -104,11 +104,7 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None, codes: Ints) -> pd.Da
     there = groups.outermost(groups.each_once(runs[runs["run_id"].notna()]))
     if "state" in there.columns:
         there = there[~there["state"].astype("string").eq("not_started").fillna(False)]
-    there = there.reset_index(drop=True)
-    if there["run_id"].duplicated().any():
-        twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
-        raise ConfigurationError(f"Run {twice!r} occurs twice: pass each run once.")
-    return there
+    return there.reset_index(drop=True)
 
 
 def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
@@ -134,8 +130,8 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     and why it ended. An answer that ends a run takes precedence over a stop by a person, or a condition that raised, at the same
     step. A last answer (`Budget(last_answer=…)`) counts as cut off."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
-    of_runs = _values_of_runs(about, "stop_reason")
-    reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
+    if "stop_reason" in about.columns:
+        reason = np.where(reason == None, _objects(about["stop_reason"].array), reason)  # noqa: E711  element by element
     aborted = action == "abort"
     by_tool = (reason == StopReason.EXPLICIT_STOP) & _is_true(about, "terminated")
     own: Bools = _is_one_of(reason, OWN_ENDS) | by_tool
@@ -158,12 +154,6 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
 
 def _is_one_of(values: npt.NDArray[np.object_], words: Iterable[str]) -> Bools:
     return pd.Series(values, dtype=object).isin([str(word) for word in words]).to_numpy(dtype=bool)
-
-
-def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
-    if name not in about.columns:
-        return np.full(len(about), None, dtype=object)
-    return _objects(about[name].array)
 
 
 def _objects(values: Any) -> npt.NDArray[np.object_]:
