@@ -501,8 +501,8 @@ class Judge:
 
     def _count_declared_goals(self, verdict: Verdict) -> None:
         """Count runs as successes if the condition that stops them declares itself a goal, such as HasToolCall."""
-        tree, found = verdict.found.tree, verdict.found
-        if tree is None or not self.goal_is_the_end or not any(_may_be_goal(leaf) for leaf in tree.leaves()):
+        tree, found = verdict.found.tree, verdict.found  # of a custom condition, this is known only after it was read
+        if tree is None or not self.goal_is_the_end or not any(leaf.goal or not is_in_arrays(leaf) for leaf in tree.leaves()):
             return
         stopped = verdict.outcome == STOPPED
         where = stopped & (found.met == verdict.row) & ~found.cuts.is_cut & (found.raised > verdict.row)
@@ -565,8 +565,3 @@ class Judge:
     def _is_goal(self, node: StopCondition) -> bool:
         asked = self._custom_answers.get(node)
         return node.goal if asked is None else asked.goal
-
-
-def _may_be_goal(leaf: StopCondition) -> bool:
-    """True if the reading may be that of a goal: for a custom condition this is known only after it was read."""
-    return leaf.goal or not is_in_arrays(leaf)

@@ -160,7 +160,11 @@ def suggest(
         >>> each["no_suggestion"][1]
         'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or define success with goal=….'
     """
-    rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level), confidence)
+    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
+        raise ConfigurationError(f"keep={keep!r}: pass the share of the successes to keep, above 0 and up to 1, such as 0.95.")
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
+        raise ConfigurationError(f"folds={folds!r}: pass the number of parts to divide the runs into, at least 2, such as 5.")
+    rule = _Rule(conditions, budget, float(keep), cost, folds, checked_level(level), confidence)
     if confidence is not None and (checked_level(confidence, "confidence") <= 0.5 or keep == 1):
         raise ConfigurationError(
             f"confidence={confidence!r}, keep={keep!r}: pass a confidence above 0.5, such as 0.95, and a share to keep below 1, since "
@@ -293,18 +297,6 @@ def _suggested(records: Records, reached: First, open_from: First, rule: _Rule) 
 
 def _because(nothing: Suggestion, reason: str, frame: pd.DataFrame | None = None) -> Suggestion:
     return dataclasses.replace(nothing, why=(reason,), frame=pd.DataFrame() if frame is None else frame)
-
-
-def _checked_keep(keep: object) -> float:
-    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
-        raise ConfigurationError(f"keep={keep!r}: pass the share of the successes to keep, above 0 and up to 1, such as 0.95.")
-    return float(keep)
-
-
-def _checked_folds(folds: object) -> int:
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise ConfigurationError(f"folds={folds!r}: pass the number of parts to divide the runs into, at least 2, such as 5.")
-    return folds
 
 
 def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:

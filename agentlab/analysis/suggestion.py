@@ -334,7 +334,8 @@ class Suggestions:
         """
         table = self.candidates
         if table.empty:
-            raise ConfigurationError(f"There are no candidates to show: {_reasons(self.groups)}")
+            reasons = " ".join(f"{name}: {' '.join(one.why)}" for name, one in self.groups.items())
+            raise ConfigurationError(f"There are no candidates to show: {cut(reasons, 2_000)}")
         cost_in = next(iter(self.groups.values())).cost_in
         options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
         code = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
@@ -382,7 +383,3 @@ class Suggestions:
 def _sentences(one: Suggestion, which: Any) -> str | None:
     """Return the sentences of a suggestion that `which` accepts; None if there are none."""
     return " ".join(words for words in one.why if one and which(words)) or None
-
-
-def _reasons(groups: Mapping[str, Suggestion]) -> str:
-    return cut(" ".join(f"{name}: {' '.join(one.why)}" for name, one in groups.items()), 2_000)
