@@ -158,11 +158,16 @@ def _score_usage(results: ExperimentResults) -> dict[str, Any]:
         found = [spent for part, spent in noted.get(one.run_id, {}).items() if part.partition(" ")[0] == SCORE]
         has_note = one.note is not None and "by" in one.note
         known.append(sum(found, Spent()) if found or has_note else None)
-    return {
-        "score_calls": array([None if one is None else one.calls for one in known], "Int64"),
-        "score_tokens": array([None if one is None or one.unknown_tokens else one.tokens for one in known], "Int64"),
-        "score_cost_usd": array([None if one is None or one.unknown_cost else float(one.cost_usd) for one in known], "Float64"),
-    }
+    return dict(zip(("score_calls", "score_tokens", "score_cost_usd"), usage_columns(known), strict=True))
+
+
+def usage_columns(spent: Sequence[Spent | None]) -> tuple[Any, Any, Any]:
+    """Return calls, tokens and cost as columns; NA if unknown."""
+    return (
+        array([None if one is None else one.calls for one in spent], "Int64"),
+        array([None if one is None or one.unknown_tokens else one.tokens for one in spent], "Int64"),
+        array([None if one is None or one.unknown_cost else float(one.cost_usd) for one in spent], "Float64"),
+    )
 
 
 def _numbers(values: list[Any], places: Sequence[int]) -> Any:

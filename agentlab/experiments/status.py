@@ -53,11 +53,6 @@ class CellStatus:
         return self.state == ENDED and self.stop_reason in FAILED
 
     @property
-    def score_failed(self) -> bool:
-        """True if the score function raised or returned no score."""
-        return self.note is not None and "error" in self.note
-
-    @property
     def parts(self) -> dict[str, Any] | None:
         """The scores by name; None if the score is not a dict."""
         score = None if self.note is None else self.note.get("score")
@@ -160,7 +155,7 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
                 run_id = grid.run_id(one.cell, attempt)
                 now.append((CellStatus(one.cell, run_id, attempt), replace(job, run_id=run_id)))
         elif one.state == ENDED:
-            if scoring and (one.note is None or one.score_changed or (retry and one.score_failed)):
+            if scoring and (one.note is None or one.score_changed or (retry and "error" in one.note)):
                 now.append((one, replace(job, again=retry)))
         elif one.state == OPEN:
             later.append((one, job))

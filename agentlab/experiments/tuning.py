@@ -17,6 +17,7 @@ from agentlab.agent import Agent
 from agentlab.analysis.groups import failed_of, floats, scores_of, units_of
 from agentlab.analysis.intervals import Estimate, of_mean, of_share
 from agentlab.errors import ConfigurationError
+from agentlab.experiments.frames import usage_columns
 from agentlab.experiments.search_space import Space
 from agentlab.experiments.shared_budget import Spent
 from agentlab.experiments.tasks import Tasks
@@ -53,11 +54,6 @@ class Objective:
     def is_score(self) -> bool:
         """True for the score, or a part of it."""
         return self.column == "score" or self.column.startswith("score.")
-
-    @property
-    def is_share(self) -> bool:
-        """True if the column is boolean: its mean is a share."""
-        return COLUMNS.get(self.column) == "boolean"
 
 
 def objectives_of(given: object, *, scored: bool) -> tuple[Objective, ...]:
@@ -104,7 +100,7 @@ def values_of(runs: pd.DataFrame, goal: Objective) -> Any:
 def estimated(runs: pd.DataFrame, goal: Objective) -> Estimate:
     """Return the mean with the interval of `lab.summary`; a unit is a task. Raises UnknownValueError as `values_of`."""
     values, units = values_of(runs, goal), units_of(runs, None)
-    if goal.is_share or (goal.is_score and np.isin(values, (0, 1)).all()):
+    if COLUMNS.get(goal.column) == "boolean" or (goal.is_score and np.isin(values, (0, 1)).all()):
         return of_share(values, units)
     if goal.is_score:
         return of_mean(values, units, **({"least": 0.0, "most": 1.0} if values.min() >= 0 and values.max() <= 1 else {}))
@@ -133,7 +129,8 @@ def trials_frame(study: optuna.Study, space: Space, goals: Sequence[Objective], 
     for name in ("runs", "tasks"):
         columns[name] = array([one.user_attrs.get(name) for one in trials], "Int64")
     paid = [None if other else one.user_attrs.get("paid") for one, other in zip(trials, continued, strict=True)]
-    columns |= _paid([None if one is None else Spent(one[0], one[1], Decimal(one[2]), *one[3:]) for one in paid])
+    spent = [None if one is None else Spent(one[0], one[1], Decimal(one[2]), *one[3:]) for one in paid]
+    columns |= zip(("paid_calls", "paid_tokens", "paid_usd"), usage_columns(spent), strict=True)
     whys = [one.user_attrs.get("why") for one in trials]
     columns["why"] = array(
         [
@@ -193,14 +190,6 @@ def _column(values: list[Any], choices: Iterable[Any]) -> Any:
         if kinds and kinds <= fitting:
             return array(values, dtype)
     return array([None if one is None else str(one) for one in values], "string")
-
-
-def _paid(spent: Sequence[Spent | None]) -> dict[str, Any]:
-    return {
-        "paid_calls": array([None if one is None else one.calls for one in spent], "Int64"),
-        "paid_tokens": array([None if one is None or one.unknown_tokens else one.tokens for one in spent], "Int64"),
-        "paid_usd": array([None if one is None or one.unknown_cost else float(one.cost_usd) for one in spent], "Float64"),
-    }
 
 
 # The result -----------------------------------------------------------------------------------------------------------------------
