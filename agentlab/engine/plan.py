@@ -229,7 +229,7 @@ class RunPrefix:
             return self
         if last.finish_reason is FinishReason.PAUSED:
             return self
-        if last.finish_reason is FinishReason.MAX_TOKENS and not _completed(last):
+        if last.finish_reason is FinishReason.MAX_TOKENS and last.decision.stop_reason is not StopReason.COMPLETED:
             return self._followed_by(Message("user", hint))
         at = len(self.history)
         raise ConfigurationError(
@@ -260,10 +260,6 @@ def _as_given(result: ToolResult, given: Mapping[str, Content]) -> ToolResult:
         return result
     text = given[result.call_id]
     return replace(result, content=cast(str, text), value=text, error=None, stop=None)  # a list is joined
-
-
-def _completed(step: StepResult) -> bool:
-    return step.decision.stop_reason is StopReason.COMPLETED
 
 
 @dataclass(frozen=True, slots=True)

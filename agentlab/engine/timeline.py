@@ -42,11 +42,6 @@ class Clock:
         if self._active == 0:
             self._before += time.monotonic() - self._since
 
-    @property
-    def is_running(self) -> bool:
-        """True while it counts."""
-        return self._active > 0
-
     def elapsed_s(self) -> float:
         """Return the active seconds so far."""
         return self._before + (time.monotonic() - self._since) if self._active else self._before

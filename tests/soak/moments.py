@@ -169,7 +169,7 @@ class TimeRunsOut:
 
     def _turn(self, clock: ManualClock, *, held: bool) -> None:
         for run in self.runs:
-            at_work, whole = run.timeline.clock.is_running, run.timeline.complete_steps
+            at_work, whole = run.timeline.clock._active > 0, run.timeline.complete_steps
             in_the_step = at_work and len(run.history) == whole
             self.before[run.id] = Doing(
                 run.state is lab.RunState.PAUSED, at_work, held and in_the_step and len(self.runs) == 1, whole
