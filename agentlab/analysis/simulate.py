@@ -501,8 +501,10 @@ class Judge:
 
     def _count_declared_goals(self, verdict: Verdict) -> None:
         """Count runs as successes if the condition that stops them declares itself a goal, such as HasToolCall."""
-        tree, found = verdict.found.tree, verdict.found  # of a custom condition, this is known only after it was read
-        if tree is None or not self.goal_is_the_end or not any(leaf.goal or not is_in_arrays(leaf) for leaf in tree.leaves()):
+        tree, found = verdict.found.tree, verdict.found
+        if tree is None or not self.goal_is_the_end:
+            return
+        if not any(leaf.goal or not is_in_arrays(leaf) for leaf in tree.leaves()):  # a custom condition says it when it is read
             return
         stopped = verdict.outcome == STOPPED
         where = stopped & (found.met == verdict.row) & ~found.cuts.is_cut & (found.raised > verdict.row)
