@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import import_module
 from typing import Any
 
 
 def main(logs: list[str]) -> int:
     """Print the samples of each log."""
-    from inspect_ai.analysis import EvalColumn, SampleColumn, samples_df
+    from inspect_ai.analysis import EvalColumn, SampleColumn, samples_df  # isort: split
+    import pandas  # noqa: F401  inspect-ai does not require it and pyarrow, but its reader does
+    import pyarrow  # noqa: F401
 
-    for needed in ("pandas", "pyarrow"):  # which inspect-ai does not require, but its reader does
-        import_module(needed)
     columns = [
         EvalColumn("task", path="eval.task"),
         EvalColumn("model", path="eval.model"),
