@@ -14,7 +14,7 @@ from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.messages import Message, Parameters, ToolCall, ToolResult, user_message
 from agentlab.model.parts import Content, split
 from agentlab.records.history import RunHistory
-from agentlab.records.result import RunResult
+from agentlab.records.result import INCREASE_BUDGET, RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
@@ -229,7 +229,8 @@ class RunPrefix:
             return self
         if last.finish_reason is FinishReason.PAUSED:
             return self
-        if last.finish_reason is FinishReason.MAX_TOKENS and last.decision.stop_reason is not StopReason.COMPLETED:
+        is_cut = last.finish_reason is FinishReason.MAX_TOKENS or last.decision.suggestion == INCREASE_BUDGET  # half a tool call
+        if is_cut and last.decision.stop_reason is not StopReason.COMPLETED:
             return self._followed_by(Message("user", hint))
         at = len(self.history)
         raise ConfigurationError(

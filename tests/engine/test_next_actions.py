@@ -108,6 +108,16 @@ def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, l
     assert run.limits.snapshot().budget == budget
 
 
+@pytest.mark.parametrize("finish", [FinishReason.END_TURN, FinishReason.TOOL_CALLS, FinishReason.MAX_TOKENS])
+def test_a_run_that_ended_with_text_and_half_a_tool_call_continues(finish: FinishReason) -> None:
+    half = call("look", '{"q": "no').tool_calls
+    model = agent([say("Let me look. ", finish=finish, calls=half), "whole"], continuation=ContinuationPolicy())
+    run = ended(model.run("go", budget=Budget(max_calls=1)))
+    (proposal,) = run.next_actions
+    assert (proposal.label, proposal.at) == ("Raise the call limit to 2 and continue", 1)
+    assert went_on(run).history[-1].text == "whole"
+
+
 def test_a_limit_that_left_too_few_tokens_for_a_further_call_is_raised() -> None:
     half = say("half", finish=FinishReason.MAX_TOKENS, tokens=(10, 100))
     model = agent([half, "whole"], continuation=ContinuationPolicy())
