@@ -76,6 +76,12 @@ class SharedPage(LabPage):
             self.page.evaluate(READ_AGAIN)
         self.wait_until_ready()
 
+    def reload(self) -> None:
+        """Reload the page once JupyterLab has saved that the notebook is open, which it does some time afterwards."""
+        while PLACE not in str(self.jupyter.request("lab/api/workspaces/shared")["data"].get("layout-restorer:data")):
+            self.page.wait_for_timeout(POLLING_MS)
+        super().reload()
+
     def put_in_order(self) -> None:
         """Reset the page and the kernel to their state before the test."""
         self.page.evaluate(CLOSE, False)
@@ -115,6 +121,8 @@ class SharedPage(LabPage):
 
 class SharedNotebook7(SharedPage):
     """The same in Notebook 7, whose page is that of one notebook."""
+
+    reload = LabPage.reload  # the notebook is in the page's address
 
     def _load(self) -> None:
         """There is no page without a notebook."""
