@@ -354,7 +354,7 @@ class Run(Displayable, Generic[A, Out]):
     def __await__(self) -> Generator[Any, None, RunResult[Out]]:
         """Run to the end and return the result, whatever the reason of the end."""
         if self.stepper.has_ended and next_actions.edited_since(self):
-            message = "The run has ended, this is the same result as before: with the edited limits, await run.apply() continues."
+            message = "The run has ended and has the same result as before: with the edited limits, await run.apply() continues."
             warnings.warn(message, AgentlabWarning, stacklevel=2)
         return self.worker.to_the_end().__await__()
 
