@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         middleware: Sequence[Middleware]
         tool_middleware: Sequence[ToolMiddleware]
         retry: RetryPolicy | None
+        http_client: Any
         observers: Sequence[RunObserver]
         name: str | None
         max_depth: int | None
@@ -121,6 +122,7 @@ class Agent(Displayable, Generic[Out]):
     tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
                   return a different `ToolResult`, or end the run with StopRequested
     retry         how failed calls are retried
+    http_client   your own `httpx.AsyncClient`, or one of httpx2, for a `provider:model` string; see `lab.Provider`
     observers     callables that receive every event of every run
     name          the agent's name in panels, reports, and the frames of experiments; the name of the model by default
     max_depth     depth of child runs below an outermost run of this agent: 3 allows a sub-agent of a sub-agent of a sub-agent;
@@ -180,6 +182,7 @@ class Agent(Displayable, Generic[Out]):
         middleware: Sequence[Middleware] = (),
         tool_middleware: Sequence[ToolMiddleware] = (),
         retry: RetryPolicy | None = None,
+        http_client: Any = None,
         observers: Sequence[RunObserver] = (),
         name: str | None = None,
         max_depth: int | None = call_context.MAX_DEPTH,
@@ -190,7 +193,7 @@ class Agent(Displayable, Generic[Out]):
             raise ConfigurationError(
                 f"retry={retry!r}: pass lab.RetryPolicy(attempts=4), for example; attempts=1 means no retry."
             )
-        self.model = _as_model(model, retry or RetryPolicy())
+        self.model = _as_model(model, retry or RetryPolicy(), http_client)
         self.tools = types.MappingProxyType(as_tools(tools))
         self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
@@ -346,14 +349,18 @@ class Agent(Displayable, Generic[Out]):
         return made
 
     def with_model(self, model: str | Provider | Model) -> Agent[Out]:
-        """Return the same agent on another model; its name follows the model unless it was set.
+        """Return the same agent on another model; its name follows the model unless it was set. If `model` is a string, an
+        `http_client` stays.
 
         Example:
             >>> agent.with_model("openai:gpt-5.4-mini").name
             'openai:gpt-5.4-mini'
         """
         other = copy.copy(self)
-        other.model = _as_model(model, self.model.retry if isinstance(self.model, HttpModel) else RetryPolicy())
+        if isinstance(self.model, HttpModel):
+            other.model = _as_model(model, self.model.retry, self.model.http_client if isinstance(model, str) else None)
+        else:
+            other.model = _as_model(model, RetryPolicy())
         if self.name == _name_of(self.model):
             other.name = _name_of(other.model)
         return other
@@ -466,9 +473,13 @@ def _name_of(model: Model) -> str:
     return f"{model.name}:{model.model}"
 
 
-def _as_model(model: str | Provider | Model, retry: RetryPolicy) -> Model:
+def _as_model(model: str | Provider | Model, retry: RetryPolicy, http_client: Any = None) -> Model:
     if isinstance(model, str):
-        return HttpModel(resolve(model), retry)
+        return HttpModel(resolve(model, http_client=http_client), retry)
+    if http_client is not None:
+        raise ConfigurationError(
+            "http_client is for a model given as a string: pass it to lab.Provider(…, http_client=…) instead."
+        )
     if hasattr(model, "build_request"):
         return HttpModel(cast(Provider, model), retry)
     if hasattr(model, "respond"):

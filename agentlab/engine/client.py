@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import agentlab.providers.finish_detection as signals  # `from` would first ask the package for a name, which makes an error
 from agentlab._internal import secrets as known_keys
@@ -184,7 +184,8 @@ class HttpModel:
 
     def __post_init__(self) -> None:
         if isinstance(self.provider, Server):  # a prompt with its key is shown before the key is sent
-            given = {**self.provider.headers, "api-key": self.provider.api_key}
+            of_client = self.http_client.headers if self.http_client is not None else {}
+            given = {**of_client, **self.provider.headers, "api-key": self.provider.api_key}
             text = {name: value for name, value in given.items() if isinstance(value, str)}
             known_keys.remember(known_secrets(secrets_in_headers(text)))
 
@@ -202,6 +203,11 @@ class HttpModel:
     def address(self) -> str:
         """The address of the server; empty if the provider chooses it."""
         return str(getattr(self.provider, "base_url", ""))
+
+    @property
+    def http_client(self) -> Any:
+        """The user's own client of httpx or httpx2; None without one."""
+        return getattr(self.provider, "http_client", None)
 
     @property
     def prefills(self) -> bool:
@@ -292,7 +298,7 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(
-            http_request, auth=auth, replay_key=context.replay_key, timeout_s=LONGEST_SILENCE_S
+            http_request, auth=auth, replay_key=context.replay_key, timeout_s=LONGEST_SILENCE_S, client=self.http_client
         ) as answer:
             recorded = answer.recorded or Recorded("", began if context.transport.needs_key else None)
             now_s = partial(_time_of, answer, recorded)

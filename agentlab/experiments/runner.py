@@ -540,11 +540,11 @@ class LimitedTransport:
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
         """Wait, then send the request."""
         await self._limiter.wait()
-        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
+        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s, client=client) as answer:
             yield answer
 
 

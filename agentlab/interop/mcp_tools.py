@@ -288,7 +288,7 @@ class Wire:
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request. If the caller stops reading the answer, the request is cancelled at the server."""
         loop = asyncio.get_running_loop()

@@ -41,13 +41,13 @@ _ALIASES = {
 """Names that other tools give to a provider."""
 
 
-def resolve(spec: str) -> ProviderProtocol:
+def resolve(spec: str, **settings: Any) -> ProviderProtocol:
     """Return the provider of a `provider:model` string, such as `openai:gpt-4.1-mini` or, with a version of its API,
-    `gemini@v1:gemini-3.5-flash`. Raises UnknownProviderError."""
+    `gemini@v1:gemini-3.5-flash`. `settings` that are None are left out. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
     name, model = name.strip(), model.strip()
     if name and model:
-        return Provider(name, model=model)
+        return Provider(name, model=model, **{key: value for key, value in settings.items() if value is not None})
     vendor = None if colon or not name else vendor_of(name)
     example = f"{vendor}:{name}" if vendor else "openai:gpt-4.1-mini"
     if _built_in(name) is not None:
@@ -78,6 +78,10 @@ def Provider(  # noqa: N802  public as lab.Provider
     `name` may end in an API version, as in `gemini@v1`. `base_url` is an address other than the vendor's, `api_key` a key that is not
     in the environment, and `settings` are other fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
     ConfigurationError for invalid settings.
+
+    `http_client` is your own `httpx.AsyncClient`, or one of httpx2, with its proxy, certificates, hooks, time-outs or mock transport.
+    It is used as it is and never closed; only time-outs of 5 s, httpx's default, become agentlab's longer ones, and redirects are not
+    followed. A client belongs to one event loop: in a notebook, `await` the run, or use `run.start(loop="kernel")`.
 
     Example:
         >>> local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gemma3")

@@ -50,7 +50,7 @@ class Faulty(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request, or inject the plan's fault."""
         with self._lock:
@@ -64,7 +64,7 @@ class Faulty(Switch):
                 if kept is not None and before == request:
                     answer = kept
                 else:
-                    through = self._over.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s)
+                    through = self._over.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s, client=client)
                     answer = await stack.enter_async_context(through)
                     answer = await _kept(answer) if keeps else answer
                 if keeps:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from agentlab.errors import ConfigurationError
 from agentlab.transport.http import HttpRequest
 from agentlab.transport.recording import Recorder, Tape
 from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
@@ -71,7 +72,7 @@ class ReplayTransport(ClientTransport):
         return self._response(request, await request.aread())
 
     def _response(self, request: Any, body: bytes) -> Any:
-        library, replay_key = _library(request), request.extensions.get(REPLAY_KEY_EXTENSION, "")
+        library, replay_key = library_of(request), request.extensions.get(REPLAY_KEY_EXTENSION, "")
         interaction = self._index.find(request.method, str(request.url), body, replay_key)
         recorded = interaction.response
         if recorded.chunks or recorded.incomplete or self._pace:
@@ -114,13 +115,13 @@ class RecordTransport(ClientTransport):
 
     def handle_request(self, request: Any) -> Any:
         """Send the request and record the response."""
-        library, tape = _library(request), self._begin(request, request.read())
+        library, tape = library_of(request), self._begin(request, request.read())
         self._sync = self._sync or self._given or library.HTTPTransport()
         return _taped(library, self._sync.handle_request(request), tape)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send the request and record the response."""
-        library, tape = _library(request), self._begin(request, await request.aread())
+        library, tape = library_of(request), self._begin(request, await request.aread())
         self._async = self._async or self._given or library.AsyncHTTPTransport()
         return _taped(library, await self._async.handle_async_request(request), tape)
 
@@ -188,9 +189,28 @@ def _taped(library: Any, response: Any, tape: Tape) -> Any:
 # The libraries -----------------------------------------------------------------------------------------------------------------
 
 
-def _library(request: Any) -> Any:
-    """Return the library of a request, httpx or httpx2."""
-    return sys.modules[type(request).__module__.partition(".")[0]]
+def library_of(value: Any) -> Any:
+    """Return the library of a client or a request, httpx or httpx2; None for a value of neither."""
+    for kind in type(value).__mro__:
+        if (name := kind.__module__.partition(".")[0]) in ("httpx", "httpx2"):
+            return sys.modules[name]
+    return None
+
+
+def check_client(client: Any) -> None:
+    """Raise ConfigurationError for an `http_client` that cannot send a run's requests."""
+    library = library_of(client)
+    if library is not None and isinstance(client, library.Client):
+        raise ConfigurationError(
+            f"http_client is a sync client, and agents send their requests on an event loop: pass {library.__name__}.AsyncClient(…) "
+            "with the same arguments."
+        )
+    if library is None or not isinstance(client, library.AsyncClient):
+        raise ConfigurationError(
+            f"http_client is of the type {type(client).__name__}: pass httpx.AsyncClient(…), or httpx2.AsyncClient(…)."
+        )
+    if client.is_closed:
+        raise ConfigurationError("http_client is closed: pass a new one, and use it within its `async with` block if it has one.")
 
 
 @cache

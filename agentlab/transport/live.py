@@ -1,49 +1,41 @@
-"""The live transport, and the only file that imports an HTTP library: aiohttp."""
+"""Sends requests with httpx: over connections of agentlab's own, or with the client that a user gave to a provider."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import base64
-import io
 import logging
 import os
+import ssl
 import sys
 import threading
+import time
+import weakref
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
-from types import TracebackType
-from typing import TYPE_CHECKING
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
-from agentlab._internal.lazy import Later
+import httpx
+
 from agentlab._internal.redaction import redact, redact_url
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.transport.clients import check_client, library_of
 from agentlab.transport.http import HttpAnswer, HttpRequest
-
-if TYPE_CHECKING:
-    import ssl
-
-    import aiohttp
-    from yarl import URL
-else:
-    aiohttp = Later("aiohttp")  # slow to load; scripted runs and replays need it never
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_PER_HOST = 256
 """The limit on open connections to a host from one event loop; further requests wait for a free connection."""
 KEPT_IDLE_S = 30.0
 """The time after which an idle connection is closed."""
-_MAX_HEADER_BYTES = 65_536
-_LARGE_BYTES = 2**20
-"""From this size on a body is sent in pieces, so that it does not hold up the loop."""
-_CLOSE_AT_EXIT_S = 1.0
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "aiohttp.client", "aiohttp.internal", "httpx", "httpx2"),
+    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx", "httpx2"),
     *(f"{core}.{part}" for core in ("httpcore", "httpcore2") for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
@@ -80,51 +72,130 @@ _FILTER = WithoutKeys()
 for _name in _LOGGERS:
     logging.getLogger(_name).addFilter(_FILTER)
 
-# Live --------------------------------------------------------------------------------------------------------------------------
+# Connections -------------------------------------------------------------------------------------------------------------------
+
+
+class _Queue:
+    """Lets CONNECTIONS_PER_HOST requests through at a time, first come, first served, without a time-out."""
+
+    def __init__(self, to: str) -> None:
+        self._to = to
+        self._free = asyncio.Semaphore(CONNECTIONS_PER_HOST)
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._free.acquire()
+        except asyncio.CancelledError as cancel:
+            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._to}")
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free.release()
+
+
+class _Host:
+    """The connections to one host from one event loop, each in an httpx client of its own.
+
+    One client for all of them would be slow: its pool searches all connections and waiting requests at each request.
+    """
+
+    def __init__(self, address: httpx.URL) -> None:
+        self._address = address
+        self._queue = _Queue(address.netloc.decode())
+        self._idle: deque[tuple[float, httpx.AsyncClient]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Wait for a free connection; yield the client used last, or a new one."""
+        async with self._queue:
+            client = self._idle.pop()[1] if self._idle else _new_client(self._address)
+            try:
+                yield client
+            finally:
+                self._idle.append((time.monotonic(), client))
+                self._timer = self._timer or asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._close_unused)
+
+    def _close_unused(self) -> None:
+        while self._idle and self._idle[0][0] <= time.monotonic() - KEPT_IDLE_S:
+            task = asyncio.ensure_future(self._idle.popleft()[1].aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._timer = asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._close_unused) if self._idle else None
+
+    async def aclose(self) -> None:
+        """Close the idle connections."""
+        while self._idle:
+            await self._idle.pop()[1].aclose()
+
+
+class _Connections:
+    """What one event loop has open: the hosts, and the queues of the clients that users gave."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[tuple[str, bytes], _Host] = {}
+        self._queues: weakref.WeakKeyDictionary[Any, _Queue] = weakref.WeakKeyDictionary()
+
+    def own(self, address: httpx.URL) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+        """Lend one of agentlab's clients for a request to this address."""
+        place = (address.scheme, address.netloc)
+        if (host := self._hosts.get(place)) is None:
+            host = self._hosts[place] = _Host(address)
+        return host.client()
+
+    @asynccontextmanager
+    async def given(self, client: Any) -> AsyncIterator[Any]:
+        """Lend a user's client: it is never closed, and no more requests wait in its pool than in ours."""
+        if (queue := self._queues.get(client)) is None:
+            queue = self._queues[client] = _Queue("the server through the http_client")
+        async with queue:
+            check_client(client)
+            yield client
+
+    async def aclose(self) -> None:
+        """Close the idle connections to all hosts."""
+        for host in self._hosts.values():
+            await host.aclose()
+
+
+def _new_client(address: httpx.URL) -> httpx.AsyncClient:
+    """Return a client for one connection to an address. Raises ConfigurationError for a proxy that httpx does not take."""
+    proxy = _proxy(address)
+    try:
+        return httpx.AsyncClient(
+            verify=_tls(),
+            proxy=proxy,
+            trust_env=False,  # `_tls` and `_proxy` have read it
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            limits=httpx.Limits(max_connections=1, keepalive_expiry=KEPT_IDLE_S),
+        )
+    except ImportError:
+        reason = "a SOCKS proxy needs one more package: pip install 'httpx[socks]'"
+    except (ValueError, httpx.InvalidURL):
+        reason = "it is not an address of a proxy, such as http://127.0.0.1:3128 or socks5://127.0.0.1:1080"
+    raise ConfigurationError(
+        f"The environment names the proxy {_place(proxy or '')!r}: {reason}. Or set HTTPS_PROXY to another proxy, or "
+        f"NO_PROXY={address.host}."
+    )
 
 
 @cache
 def _tls() -> ssl.SSLContext:
     """Return one context for all connections: reading the certificates takes tens of milliseconds."""
-    import ssl
-
-    import certifi
-
-    own = {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()  # which OpenSSL reads by itself
-    return ssl.create_default_context(cafile=None if own else certifi.where())
+    return httpx.create_ssl_context()
 
 
-class _Connections:
-    """The connections of one event loop."""
+def _proxy(address: httpx.URL) -> str | None:
+    """Return the proxy for an address by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one."""
+    proxies = getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(address.netloc.decode()):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        connector = aiohttp.TCPConnector(limit=0, ssl=_tls(), keepalive_timeout=KEPT_IDLE_S)  # limited by `free`
-        self.session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=_MAX_HEADER_BYTES,
-            max_field_size=_MAX_HEADER_BYTES,
-        )
-        self.hosts: dict[URL, tuple[asyncio.Semaphore, URL | None]] = {}
 
-    def host(self, address: URL) -> tuple[asyncio.Semaphore, URL | None]:
-        """Return the free connections to the host of an address, and its proxy."""
-        origin = address.origin()
-        if (found := self.hosts.get(origin)) is None:
-            found = self.hosts[origin] = (asyncio.Semaphore(CONNECTIONS_PER_HOST), _proxy(origin))
-        return found
-
-    def close(self) -> None:
-        """Close, from outside of the event loop: aiohttp would complain about connections that are left open."""
-        closing = self.session.close()
-        if self.loop.is_running():
-            asyncio.run_coroutine_threadsafe(closing, self.loop).result(_CLOSE_AT_EXIT_S)
-        elif not self.loop.is_closed():
-            self.loop.run_until_complete(closing)
-        else:
-            with suppress(StopIteration):
-                closing.send(None)  # waits for nothing
+# Live --------------------------------------------------------------------------------------------------------------------------
 
 
 class LiveTransport:
@@ -144,43 +215,32 @@ class LiveTransport:
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
-        """Send the request to the provider."""
-        if sys.platform == "emscripten":
+        """Send the request to the provider, with the user's client if there is one."""
+        if sys.platform == "emscripten" and client is None:
             raise ConfigurationError("Python in a browser has no sockets, so a provider cannot be reached: use `lab.replay(…)`.")
-        address = _address(request.url)
-        if not all(map(_can_be_sent, (*request.headers.values(), *auth.values()))):
-            raise ConfigurationError(
-                f"A header of the request to {_place(request.url)} contains a character that HTTP does not allow. Most often it is "
-                "a line break or a space copied along with the API key: set the key again."
-            )
-        here = await self._here()
-        free, proxy = here.host(address)
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=timeout_s)
-        try:
-            await free.acquire()  # first come, first served, without a time-out
-        except asyncio.CancelledError as cancel:
-            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.origin().authority}")
-            raise
-        try:
-            with _readable_errors(request.url):
-                response = await here.session.request(
+        here, address = await self._here(), _address(request.url)
+        library = httpx if client is None else library_of(client)
+        async with here.own(address) if client is None else here.given(client) as sender:
+            timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+            if client is not None and client.timeout != library.Timeout(5.0):  # httpx's default, which nobody chose
+                timeout = client.timeout
+            try:
+                outgoing = sender.build_request(
                     request.method,
-                    address.with_user(None),
-                    data=io.BytesIO(request.body) if len(request.body) >= _LARGE_BYTES else request.body or None,
-                    headers={**request.headers, **auth, **_login(address)},
-                    allow_redirects=False,
-                    proxy=proxy,
+                    request.url,
+                    headers={**request.headers, **auth},
+                    content=request.body,
                     timeout=timeout,
                 )
+                response = await sender.send(outgoing, stream=True, follow_redirects=False)
+            except (library.HTTPError, UnicodeEncodeError, RuntimeError) as error:
+                raise _readable(error, library, address) from None  # not chained: its frames have the headers
             try:
-                headers = {name.lower(): value for name, value in response.headers.items()}
-                yield HttpAnswer(response.status, headers, partial(_chunks, response, request.url))
+                yield HttpAnswer(response.status_code, dict(response.headers), partial(_chunks, response, library, address))
             finally:
-                response.release()  # closes the connection if the body was not read to its end
-        finally:
-            free.release()
+                await response.aclose()
 
     async def _here(self) -> _Connections:
         """Return the connections of the running event loop."""
@@ -188,102 +248,52 @@ class LiveTransport:
         found = self._loops.get(loop)
         if found is not None:
             return found[0]
-        here = _Connections(loop)
-        closer = self._close_with_loop(here)
+        here = _Connections()
+        closer = self._close_with_loop(loop, here)
         with self._lock:
             for other in [other for other in self._loops if other.is_closed()]:  # without shutting down
-                self._loops.pop(other)[0].close()
+                del self._loops[other]
             self._loops[loop] = (here, closer)
         await anext(closer)
         return here
 
-    async def _close_with_loop(self, here: _Connections) -> AsyncGenerator[None]:
+    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, here: _Connections) -> AsyncGenerator[None]:
         """Close the connections with their event loop: a loop closes its generators before it shuts down."""
         try:
             yield
         finally:
             with self._lock:
-                self._loops.pop(here.loop, None)
-            await here.session.close()
-
-    def close_at_exit(self) -> None:
-        """Close the connections of event loops that were not shut down, such as that of the background."""
-        for here, _ in list(self._loops.values()):
-            with suppress(Exception):
-                here.close()
+                self._loops.pop(loop, None)
+            await here.aclose()
 
 
 @cache
 def live() -> LiveTransport:
     """Return the live transport of this process."""
-    transport = LiveTransport()
-    atexit.register(transport.close_at_exit)
-    return transport
+    return LiveTransport()
 
 
-def _address(url: str, advice: str = "Set base_url to something like https://host/v1.") -> URL:
-    """Return the address as aiohttp takes it. Percent-encoded characters stay as they are, since signatures cover them."""
-    from yarl import URL  # aiohttp's
-
+def _address(url: str) -> httpx.URL:
+    """Return the address. Raises ConfigurationError if it is none."""
     try:
-        address = URL(url, encoded=url.isascii() and " " not in url)
-        if address.scheme in ("http", "https") and address.host and url.isprintable():
+        address = httpx.URL(url)
+        if address.scheme in ("http", "https") and address.host:
             return address
         reason = "it needs http:// or https://, and a host"
-    except ValueError as error:
+    except httpx.InvalidURL as error:
         reason = str(error)
-    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. {advice}")
+    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
 
 
-def _proxy(origin: URL) -> URL | None:
-    """Return the proxy for a host by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one.
-
-    aiohttp's `trust_env` would also send passwords from ~/.netrc.
-    """
-    from urllib.request import getproxies, proxy_bypass
-
-    proxies = getproxies()
-    proxy = proxies.get(origin.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(origin.authority):
-        return None
-    advice = f"The environment names it as the proxy: set HTTPS_PROXY to an HTTP proxy, or NO_PROXY={origin.host}."
-    return _address(proxy if "://" in proxy else f"http://{proxy}", advice)
-
-
-def _login(address: URL) -> dict[str, str]:
-    """Return the header for the user name and password in an address. It takes the place of a key, as in other clients."""
-    if address.user is None:
-        return {}
-    return {"authorization": "Basic " + base64.b64encode(f"{address.user}:{address.password or ''}".encode()).decode()}
-
-
-def _can_be_sent(header: str) -> bool:
-    return header.isascii() and header.isprintable() and header == header.strip()
-
-
-async def _chunks(response: aiohttp.ClientResponse, url: str) -> AsyncIterator[bytes]:
-    with _readable_errors(url):
-        async for chunk in response.content.iter_any():
+async def _chunks(response: Any, library: Any, address: httpx.URL) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_bytes():
             yield chunk
+    except library.HTTPError as error:
+        raise _readable(error, library, address) from None
 
 
-class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a traceback would show aiohttp's error
-    """Turns aiohttp's errors into agentlab's, which say what to do next."""
-
-    __slots__ = ("_url",)
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, aiohttp.ClientError):
-            reason = _explain(error)
-            # Not chained: aiohttp's error and its frames have the headers, and some tracebacks show variables.
-            del error, trace
-            raise ProviderConnectionError(f"{_place(self._url)}: {reason}") from None
+# Errors ------------------------------------------------------------------------------------------------------------------------
 
 
 def _place(url: str) -> str:
@@ -291,35 +301,60 @@ def _place(url: str) -> str:
     return redact_url(url).partition("?")[0]
 
 
-def _explain(error: aiohttp.ClientError) -> str:
+def _readable(error: Exception, library: Any, address: httpx.URL) -> Exception:
+    """Return agentlab's error for one of the library, httpx or httpx2, which says what to do next."""
+    place = _place(str(address))
     match error:
-        case aiohttp.ConnectionTimeoutError():
-            return f"no connection within {CONNECT_TIMEOUT_S:g} s. Check the address, the network and the proxy settings."
-        case aiohttp.ServerTimeoutError():
-            return "the provider sent nothing within the time allowed. Try again, or allow more time."
-        case aiohttp.ClientProxyConnectionError():
-            return f"no connection to the proxy ({_reason(error)}). Check HTTPS_PROXY and NO_PROXY."
-        case aiohttp.ClientHttpProxyError():
-            return f"the proxy refused ({error.status} {error.message}). Check HTTPS_PROXY and NO_PROXY."
-        case aiohttp.ClientConnectorError() | aiohttp.ClientConnectorCertificateError():
-            return (
-                f"no connection ({_reason(error)}). Check the address and that the server runs, then the network and the proxy "
-                "settings."
+        case library.LocalProtocolError() | UnicodeEncodeError():  # its text has the header
+            return ConfigurationError(
+                f"A header of the request to {place} contains a character that HTTP does not allow. Most often it is a line break or "
+                "a space copied along with the API key: set the key again."
             )
-        case aiohttp.ClientPayloadError() if "content-encoding" in str(error):
-            return (
+        case library.HTTPStatusError():
+            return ConfigurationError(
+                f"{place}: an event hook of the http_client raised an error for the status of the answer. Leave raise_for_status() "
+                "out of the hook: agentlab reads the status."
+            )
+        case RuntimeError():
+            return _of_another_loop(error)
+        case library.ConnectTimeout():
+            limit_s = error.request.extensions["timeout"]["connect"]
+            reason = f"no connection within {limit_s:g} s. Check the address, the network and the proxy settings."
+        case library.PoolTimeout():
+            reason = "no connection of the http_client was free in time. Raise its limits or its time-out for the pool."
+        case library.TimeoutException():
+            reason = "the provider sent nothing within the time allowed. Try again, or allow more time."
+        case library.ConnectError():
+            reason = _no_connection(error, address)
+        case library.ProxyError():
+            reason = f"the proxy refused ({one_line(str(error))}). Check HTTPS_PROXY and NO_PROXY."
+        case library.DecodingError():
+            reason = (
                 "the body is not in the encoding that its header names. Try again; if the error persists, the server is at fault."
             )
-        case aiohttp.ClientPayloadError():
-            return "the connection broke off (the body is incomplete). Try again."
-    reason = getattr(error, "message", None) or str(error)  # the second one may contain the address
-    return f"the connection broke off ({one_line(str(reason))}). Try again."
+        case _:
+            reason = f"the connection broke off ({one_line(str(error))}). Try again."
+    return ProviderConnectionError(f"{place}: {reason}")
 
 
-def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Return what the system or the TLS library says, without the address."""
-    below = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
-    reason = getattr(below, "strerror", None) or str(below)
-    if isinstance(below, OSError) and below.errno and reason.startswith("Connect call failed"):
-        reason = os.strerror(below.errno)  # asyncio's text has the address
-    return one_line(reason)
+def _no_connection(error: Exception, address: httpx.URL) -> str:
+    """Return why there is no connection, in the words of the system or the TLS library, and what to check."""
+    cause: BaseException = error
+    while below := cause.__cause__ or cause.__context__:
+        cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
+    reason = str(cause)
+    if isinstance(cause, ConnectionError) and cause.errno:
+        reason = os.strerror(cause.errno)  # without the address
+        if _proxy(address):
+            return f"no connection to the proxy ({reason}). Check HTTPS_PROXY and NO_PROXY."
+    return f"no connection ({one_line(reason)}). Check the address and that the server runs, then the network and the proxy settings."
+
+
+def _of_another_loop(error: RuntimeError) -> Exception:
+    """Return the error for a user's client that was used on another event loop before; any other error unchanged."""
+    if "loop" not in str(error):
+        return error
+    return ConfigurationError(
+        "The http_client has connections of another event loop, and a client belongs to one. Make a new client, or in a notebook keep "
+        'the run on the loop of the cells: `await run`, or run.start(loop="kernel").'
+    )

@@ -30,10 +30,11 @@ class Transport(Protocol):
         ...
 
     def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AbstractAsyncContextManager[HttpAnswer]:
         """Send the request; the answer is open until the context ends. `timeout_s` limits each wait for data, None means no limit.
-        `replay_key` names the run, so that each run replays the recordings from the first one on.
+        `replay_key` names the run, so that each run replays the recordings from the first one on. `client` is the user's own client
+        of httpx or httpx2, which sends the request; None for agentlab's own.
 
         Raises ProviderConnectionError (also while the body is read), and from a recording ReplayMissError.
         """
@@ -110,9 +111,9 @@ class Replay(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
-        """Look the request up. `auth` and `timeout_s` are ignored."""
+        """Look the request up. `auth`, `timeout_s` and `client` are ignored."""
         await asyncio.sleep(0)  # let other tasks run, as they would during a real call
         interaction = self.index.find(request.method, request.url, request.body, replay_key)
         response = interaction.response
@@ -194,11 +195,11 @@ class Record(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None, client: Any = None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request and record the response."""
         tape = self.recorder.begin(request, auth=auth, replay_key=replay_key)
-        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
+        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s, client=client) as answer:
             tape.headers(answer.status, "", answer.headers)
             try:
                 yield HttpAnswer(answer.status, answer.headers, partial(_taped, answer, tape))

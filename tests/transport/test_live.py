@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime
 import gc
 import ipaddress
@@ -18,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import psutil
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -200,22 +201,31 @@ def test_many_concurrent_requests(base: str) -> None:
     assert [answer.json()["sent"] for answer in asyncio.run(many())] == [f'{{"n": {n}}}' for n in range(60)]
 
 
-def test_each_loop_has_its_own_connections_which_are_closed_with_it(base: str, recwarn: pytest.WarningsRecorder) -> None:
+def connections_to(provider: Server) -> set[int]:
+    """The local ports of this process's open connections to the server."""
+    found = psutil.Process().net_connections("tcp")
+    return {
+        one.laddr.port for one in found if one.raddr and one.raddr.port == provider.server_port and one.status == "ESTABLISHED"
+    }
+
+
+def test_each_loop_has_its_own_connections_which_are_closed_with_it(
+    base: str, provider: Server, recwarn: pytest.WarningsRecorder
+) -> None:
     live = LiveTransport()
-    sessions: list[aiohttp.ClientSession] = []
+    seen: list[set[int]] = []
 
     async def once() -> None:
         await ask(live, f"{base}/chat", {})
+        seen.append(connections_to(provider))
         await ask(live, f"{base}/chat", {})
-        ((connections, _),) = live._loops.values()
-        sessions.append(connections.session)
+        assert connections_to(provider) == seen[-1], "the connection is used again"
 
     for _ in range(3):
         asyncio.run(once())
-    assert len(set(map(id, sessions))) == 3
-    assert all(session.closed for session in sessions)
+        assert not connections_to(provider)
+    assert [len(ports) for ports in seen] == [1, 1, 1]
     assert not live._loops
-    sessions.clear()
     gc.collect()
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, ResourceWarning)] == []
 
@@ -251,7 +261,7 @@ def test_an_abandoned_closed_loop_is_forgotten(base: str) -> None:
 
     abandoned = asyncio.new_event_loop()
     abandoned.run_until_complete(once())
-    abandoned.run_until_complete(live._loops[abandoned][0].session.close())  # asyncio would complain about its sockets
+    abandoned.run_until_complete(live._loops[abandoned][0].aclose())  # asyncio would complain about its sockets
     abandoned.close()
     asyncio.run(once())
     assert abandoned not in live._loops
@@ -281,7 +291,8 @@ print(run.result.stop_reason)
 
 @pytest.mark.parametrize("how", ["in the background", "open", "closed"])
 def test_an_exit_with_open_connections_prints_nothing(base: str, how: str) -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT_OPEN, base, how], capture_output=True, text=True, check=False)
+    command = [sys.executable, *(["-W", "default"] if how == "in the background" else []), "-c", LEFT_OPEN, base, how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("error\n", "")  # the server's answer is no chat completion
 
 
@@ -293,7 +304,8 @@ def test_an_address_is_sent_as_it_is(base: str, provider: Server) -> None:
 
 def test_a_user_name_in_an_address_takes_the_place_of_a_key(base: str, provider: Server) -> None:
     asked(current(), f"{base}/chat".replace("//", "//me:secret@"), {}, auth={"authorization": f"Bearer {KEY}"})
-    assert provider.seen[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
+    sent = {name.lower(): value for name, value in provider.seen[0][1].items()}
+    assert sent["authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
 
 
 def test_a_large_request_arrives_whole(base: str, provider: Server) -> None:
@@ -340,14 +352,65 @@ def test_a_proxy_of_the_environment(base: str, provider: Server, monkeypatch: py
     assert len(provider.seen) == 1
 
 
-@pytest.mark.parametrize("proxy", ["socks5://me:secret@127.0.0.1:9", "http://127.0.0.1:port"])
+@pytest.mark.parametrize("proxy", ["ftp://me:secret@127.0.0.1:9", "http://127.0.0.1:port"])
 def test_a_proxy_of_another_kind_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(
-        ConfigurationError, match=r"127\.0\.0\.1:\w+' is not an address: .* set HTTPS_PROXY .* NO_PROXY=llm\.example"
+        ConfigurationError,
+        match=r"127\.0\.0\.1:\w+': it is not an address of a proxy, .* set HTTPS_PROXY .* NO_PROXY=llm\.example",
     ) as caught:
         asked(LiveTransport(), "https://llm.example/v1/chat", {})
     assert "secret" not in str(caught.value)
+
+
+def serve_socks(server: socket.socket, seen: list[bytes]) -> None:
+    """Connect one client through SOCKS 5 with a user name and a password (RFC 1928 and 1929), and pass its bytes on."""
+    client, _ = server.accept()
+    with client:
+        client.recv(16)
+        client.sendall(b"\x05\x02")
+        seen.append(client.recv(64))
+        client.sendall(b"\x01\x00")
+        asked_for = client.recv(64)
+        seen.append(asked_for)
+        host = asked_for[5 : 5 + asked_for[4]].decode()
+        with socket.create_connection((host, int.from_bytes(asked_for[-2:], "big"))) as target:
+            client.sendall(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
+            back = threading.Thread(target=pump, args=(target, client))
+            back.start()
+            pump(client, target)
+            back.join()
+
+
+def pump(source: socket.socket, to: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            to.sendall(data)
+        to.shutdown(socket.SHUT_WR)
+
+
+def test_a_socks_proxy(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        thread = threading.Thread(target=serve_socks, args=(proxy, seen))
+        thread.start()
+        monkeypatch.setenv("ALL_PROXY", f"socks5://me:secret@127.0.0.1:{proxy.getsockname()[1]}")
+        address = base.replace("127.0.0.1", "localhost")
+        assert asked(LiveTransport(), f"{address}/chat", {}).json()["count"] == 1
+        thread.join()
+    assert seen[0] == b"\x01\x02me\x06secret"
+    assert b"localhost" in seen[1]
+
+
+def test_a_socks_proxy_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:secret@127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'httpx\[socks\]'.*NO_PROXY=llm\.example") as caught:
+        asked(LiveTransport(), "https://llm.example/v1/chat", {})
+    assert "secret" not in str(caught.value)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(ProviderConnectionError, match="no connection"):
+        asked(LiveTransport(), f"http://127.0.0.1:{free_port()}/v1", {})
 
 
 def write_certificate(folder: Path) -> Path:
@@ -391,10 +454,14 @@ def test_certificates_are_checked(tmp_path: Path, provider: Server) -> None:
     tls.load_cert_chain(certificate)
     provider.socket = tls.wrap_socket(provider.socket, server_side=True)
     command = [sys.executable, "-c", ASK_ONCE, f"https://127.0.0.1:{provider.server_port}/v1/models"]
-    outputs = [
-        subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=True).stdout
-        for more in ({}, {"SSL_CERT_FILE": str(certificate)})
-    ]
+    (tmp_path / "authorities").mkdir()
+    hashed = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", str(certificate)], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "authorities" / f"{hashed.stdout.strip()}.0").write_bytes(certificate.read_bytes())
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SSL_CERT_")}
+    given = ({}, {"SSL_CERT_FILE": str(certificate)}, {"SSL_CERT_DIR": str(tmp_path / "authorities")})
+    outputs = [subprocess.run(command, env=clean | more, capture_output=True, text=True, check=True).stdout for more in given]
     assert "no connection" in outputs[0]
     assert "self-signed certificate" in outputs[0]
-    assert outputs[1] == '{"path": "/v1/models"}\n'
+    assert outputs[1:] == ['{"path": "/v1/models"}\n'] * 2
