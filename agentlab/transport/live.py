@@ -134,14 +134,14 @@ class _Connections:
     """What one event loop has open: the hosts, and the queues of the clients that users gave."""
 
     def __init__(self) -> None:
-        self._hosts: dict[tuple[str, bytes], _Host] = {}
+        self._hosts: dict[str, _Host] = {}
         self._queues: weakref.WeakKeyDictionary[Any, _Queue] = weakref.WeakKeyDictionary()
 
-    def own(self, address: httpx.URL) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+    def own(self, url: str) -> AbstractAsyncContextManager[httpx.AsyncClient]:
         """Lend one of agentlab's clients for a request to this address."""
-        place = (address.scheme, address.netloc)
-        if (host := self._hosts.get(place)) is None:
-            host = self._hosts[place] = _Host(address)
+        origin = "/".join(url.split("/", 3)[:3])
+        if (host := self._hosts.get(origin)) is None:
+            host = self._hosts[origin] = _Host(_address(url))
         return host.client()
 
     @asynccontextmanager
@@ -220,9 +220,9 @@ class LiveTransport:
         """Send the request to the provider, with the user's client if there is one."""
         if sys.platform == "emscripten" and client is None:
             raise ConfigurationError("Python in a browser has no sockets, so a provider cannot be reached: use `lab.replay(…)`.")
-        here, address = await self._here(), _address(request.url)
+        here = await self._here()
         library = httpx if client is None else library_of(client)
-        async with here.own(address) if client is None else here.given(client) as sender:
+        async with here.own(request.url) if client is None else here.given(client) as sender:
             timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
             if client is not None and client.timeout != library.Timeout(5.0):  # httpx's default, which nobody chose
                 timeout = client.timeout
@@ -235,10 +235,10 @@ class LiveTransport:
                     timeout=timeout,
                 )
                 response = await sender.send(outgoing, stream=True, follow_redirects=False)
-            except (library.HTTPError, UnicodeEncodeError, RuntimeError) as error:
-                raise _readable(error, library, address) from None  # not chained: its frames have the headers
+            except (library.HTTPError, library.InvalidURL, UnicodeEncodeError, RuntimeError) as error:
+                raise _readable(error, library, request.url) from None  # not chained: its frames have the headers
             try:
-                yield HttpAnswer(response.status_code, dict(response.headers), partial(_chunks, response, library, address))
+                yield HttpAnswer(response.status_code, response.headers, partial(_chunks, response, library, request.url))
             finally:
                 await response.aclose()
 
@@ -273,24 +273,12 @@ def live() -> LiveTransport:
     return LiveTransport()
 
 
-def _address(url: str) -> httpx.URL:
-    """Return the address. Raises ConfigurationError if it is none."""
-    try:
-        address = httpx.URL(url)
-        if address.scheme in ("http", "https") and address.host:
-            return address
-        reason = "it needs http:// or https://, and a host"
-    except httpx.InvalidURL as error:
-        reason = str(error)
-    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
-
-
-async def _chunks(response: Any, library: Any, address: httpx.URL) -> AsyncIterator[bytes]:
+async def _chunks(response: Any, library: Any, url: str) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.aiter_bytes():
             yield chunk
     except library.HTTPError as error:
-        raise _readable(error, library, address) from None
+        raise _readable(error, library, url) from None
 
 
 # Errors ------------------------------------------------------------------------------------------------------------------------
@@ -301,10 +289,23 @@ def _place(url: str) -> str:
     return redact_url(url).partition("?")[0]
 
 
-def _readable(error: Exception, library: Any, address: httpx.URL) -> Exception:
+def _address(url: str) -> httpx.URL:
+    """Return the address. Raises ConfigurationError if it is none."""
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise _readable(error, httpx, url) from None
+    if address.scheme not in ("http", "https") or not address.host:
+        raise _readable(httpx.UnsupportedProtocol("it needs http:// or https://, and a host"), httpx, url)
+    return address
+
+
+def _readable(error: Exception, library: Any, url: str) -> Exception:
     """Return agentlab's error for one of the library, httpx or httpx2, which says what to do next."""
-    place = _place(str(address))
+    place = _place(url)
     match error:
+        case library.InvalidURL() | library.UnsupportedProtocol():
+            return ConfigurationError(f"{place!r} is not an address: {error}. Set base_url to something like https://host/v1.")
         case library.LocalProtocolError() | UnicodeEncodeError():  # its text has the header
             return ConfigurationError(
                 f"A header of the request to {place} contains a character that HTTP does not allow. Most often it is a line break or "
@@ -325,7 +326,7 @@ def _readable(error: Exception, library: Any, address: httpx.URL) -> Exception:
         case library.TimeoutException():
             reason = "the provider sent nothing within the time allowed. Try again, or allow more time."
         case library.ConnectError():
-            reason = _no_connection(error, address)
+            reason = _no_connection(error, url)
         case library.ProxyError():
             reason = f"the proxy refused ({one_line(str(error))}). Check HTTPS_PROXY and NO_PROXY."
         case library.DecodingError():
@@ -337,7 +338,7 @@ def _readable(error: Exception, library: Any, address: httpx.URL) -> Exception:
     return ProviderConnectionError(f"{place}: {reason}")
 
 
-def _no_connection(error: Exception, address: httpx.URL) -> str:
+def _no_connection(error: Exception, url: str) -> str:
     """Return why there is no connection, in the words of the system or the TLS library, and what to check."""
     cause: BaseException = error
     while below := cause.__cause__ or cause.__context__:
@@ -345,7 +346,7 @@ def _no_connection(error: Exception, address: httpx.URL) -> str:
     reason = str(cause)
     if isinstance(cause, ConnectionError) and cause.errno:
         reason = os.strerror(cause.errno)  # without the address
-        if _proxy(address):
+        if _proxy(httpx.URL(url)):
             return f"no connection to the proxy ({reason}). Check HTTPS_PROXY and NO_PROXY."
     return f"no connection ({one_line(reason)}). Check the address and that the server runs, then the network and the proxy settings."
 
