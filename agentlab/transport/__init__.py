@@ -4,7 +4,7 @@ May import: `errors`, `records` and what is below them.
 
     selection         `lab.record` and `lab.replay`: chooses the transport of a run
     http              requests and responses as plain values
-    live              sends requests with aiohttp, which no other module imports
+    live              sends requests with httpx, over its own connections or with a user's client
     clients           record and replay in your own HTTP client, also inside a vendor's SDK
     recording         writes cassettes
     replaying         chooses the recorded response to a request, and explains a miss
