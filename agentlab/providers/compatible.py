@@ -33,6 +33,42 @@ from agentlab.providers.wires.chat_provider import ChatCompletions
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
 
+_WRONG_CALLS = (
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+    "MALFORMED_RESPONSE",
+    "PUP_LIMITED_DISABLED",
+)
+_FILTERED = (
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "ESCALATION",
+    "MODEL_ARMOR",
+)
+
+GEMINI_REASONS = Table(
+    field=FINISH_REASONS.field,
+    reasons={
+        **{f"function_call_filter: {value}": FinishReason.ERROR for value in _WRONG_CALLS},
+        **{f"content_filter: {value}": FinishReason.CONTENT_FILTERED for value in _FILTERED},
+    },
+    repairable=frozenset(
+        f"function_call_filter: {value}" for value in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE")
+    ),
+)
+"""Finish reasons of Gemini's OpenAI-compatible address (https://ai.google.dev/gemini-api/docs/openai): the name of a filter, then the
+value of Gemini's own wire, as in `function_call_filter: MALFORMED_FUNCTION_CALL`. The values are those of
+https://ai.google.dev/api/generate-content#FinishReason; the two names are from public reports of responses. Read 2026-11-29."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compatible(ChatCompletions):
@@ -47,6 +83,7 @@ class Compatible(ChatCompletions):
     wire: ClassVar[str] = "compatible.chat"
     cap_field: ClassVar[str] = "max_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
+    dialect: ClassVar[Dialect] = Dialect(tables=(FINISH_REASONS, GEMINI_REASONS))
 
     base_url: str = ""
     prefill: bool = False

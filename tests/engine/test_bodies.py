@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
-from providers.bodies import READERS, WIRES, Answer
+from providers.bodies import READERS, WIRES, Answer, chat, google, sse
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.providers.wires.read import ends_early
 
-from .call_builders import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, KEY, LOOK, everything_shown, looked, reply_to, result_of, retried, whole_body
 from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, status, stream, zipped
 
 HTML = ("content-type", "text/html")
@@ -239,3 +239,28 @@ def test_a_filtered_request_replays_as_filtered(tmp_path: Path) -> None:
     assert live.stop_reason is again.stop_reason is StopReason.CONTENT_FILTERED
     source = [one.history[0].response.source for one in (live, again) if one.history[0].response is not None]
     assert [one.replayed for one in source if one is not None] == [False, True]
+
+
+WORD = "MALFORMED_FUNCTION_CALL"
+MALFORMED = {
+    "gemini": (google(WORD, []), [{"candidates": [{"finishReason": WORD}]}]),
+    "compatible": (
+        chat(f"function_call_filter: {WORD}", {"role": "assistant"}),
+        [{"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": f"function_call_filter: {WORD}"}]}, "[DONE]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("wire", MALFORMED)
+def test_a_malformed_call_is_repaired_on_geminis_wire_and_on_its_compatible_one(wire: str, streaming: bool) -> None:
+    body, events = MALFORMED[wire]
+    malformed = stream(sse(events)) if streaming else raw(json.dumps(body).encode(), JSON_TYPE)
+    looked.clear()
+    with serving(malformed, reply_to(wire, LOOK, streaming=streaming), reply_to(wire, HELLO, streaming=streaming)) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert (result.stop_reason, looked, len(result.history[0].calls)) == (StopReason.COMPLETED, ["tea"], 2)
+    assert result.history[0].calls[0].response.signal.finish_reason is FinishReason.ERROR
+    with serving(malformed, malformed) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert (result.stop_reason, len(server.asked)) == (StopReason.ERROR, 2)

@@ -75,7 +75,7 @@ def new_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 def test_one_file_and_its_fixture_are_a_provider(new_server: Path) -> None:
     assert "new-server" in registry.names()
     assert lab.capabilities("new-server").reports_cost
-    assert lab.capabilities("new-server").reasons == lab.capabilities("compatible").reasons
+    assert lab.capabilities("new-server").reasons == lab.capabilities("openai").reasons
     assert lab.detect("new-server", {"choices": [{"finish_reason": "length"}]}).finish_reason is lab.FinishReason.MAX_TOKENS
 
     async def run() -> lab.RunResult:

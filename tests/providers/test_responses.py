@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
+from agentlab.providers import gemini
+from agentlab.providers.compatible import GEMINI_REASONS
 
 from .bodies import CALL, FUNCTION_CALL, TOOL_USE, Answer, Call, chat, claude, google, provider, whole
 
@@ -296,6 +299,18 @@ def test_gemini_wrong_calls_are_repairable(word: str):
     assert found.repairable
     assert found.message == "Malformed function call: f("
     assert not provider("gemini").parse({"error": {"code": 500}}).signal.repairable
+
+
+def test_geminis_compatible_address_means_the_same_as_its_own_wire():
+    filters = {FinishReason.ERROR: "function_call_filter", FinishReason.CONTENT_FILTERED: "content_filter"}
+    own = {word: reason for word, reason in gemini.FINISH_REASONS.reasons.items() if isinstance(word, str) and reason in filters}
+    for word, reason in own.items():
+        for found in (
+            provider("compatible").parse(chat(f"{filters[reason]}: {word}", {"role": "assistant"})).signal,
+            lab.detect("some-gateway", chat(f"{filters[reason]}: {word}", {"role": "assistant"})),
+        ):
+            assert (found.finish_reason, found.repairable) == (reason, word in gemini.FINISH_REASONS.repairable), word
+    assert len(own) == len(GEMINI_REASONS.reasons)
 
 
 def test_gemini_ids():
