@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -62,6 +63,7 @@ _NAMED_REASONS: dict[str | int, FinishReason] = {
     "IMAGE_PROHIBITED_CONTENT": FinishReason.CONTENT_FILTERED,
     "IMAGE_RECITATION": FinishReason.CONTENT_FILTERED,
     "IMAGE_OTHER": FinishReason.UNKNOWN,
+    # An image was expected, but none was generated: google-genai 3.4, `FinishReason`, read 2026-11-29.
     "NO_IMAGE": FinishReason.UNKNOWN,
     "UNEXPECTED_TOOL_CALL": FinishReason.ERROR,
     "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
@@ -297,12 +299,13 @@ def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[T
         call = part.get("functionCall")
         if isinstance(call, dict):
             derived_id = f"call_{len(calls) + 1}" + (f"_{read.plain_id(response_id)}" if response_id else "")
+            closed = not is_open(call)
             calls.append(
                 ToolCall(
                     id=read.as_text(call.get("id")) or derived_id,
                     name=read.as_text(call.get("name")),
-                    arguments=read.arguments_text(call.get("args"), closed=True),
-                    closed=not is_open(call),
+                    arguments=read.arguments_text(call.get("args"), closed=closed),
+                    closed=closed,
                 )
             )
     return tuple(calls)
@@ -367,7 +370,8 @@ def request_body(request: ModelRequest, wire: str, model: str) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
     `options` are additional top-level fields. Fields of `generationConfig` may be in an object of that name or directly in `options`;
-    the request's `max_output_tokens` takes precedence over both. `tools` are added to the request's own.
+    the request's `max_output_tokens` takes precedence over both. `tools` are added to the request's own, and so are the fields of
+    `toolConfig.functionCallingConfig`, of which `tool_choice` takes precedence.
     """
     fields = {"contents": read.json_array(encode_messages(request.messages, wire, partial(encode_message, wire=wire)))}
     if request.instructions:
@@ -389,7 +393,7 @@ def request_body(request: ModelRequest, wire: str, model: str) -> bytes:
         config["thinkingConfig"] = {**(config.get("thinkingConfig") or {}), **_thinking(asked.reasoning_effort, model)}
     if request.tools and asked.tool_choice is not None:
         named = {} if asked.tool_choice in _MODES else {"allowedFunctionNames": [asked.tool_choice]}
-        calling = {"mode": _MODES.get(asked.tool_choice, "ANY"), **named}
+        calling = {**_calling_options(request.options), "mode": _MODES.get(asked.tool_choice, "ANY"), **named}
         fields["toolConfig"] = read.dumps({"functionCallingConfig": calling})
     if request.output_schema is not None:
         config |= {"responseMimeType": "application/json", "responseJsonSchema": request.output_schema}
@@ -398,6 +402,12 @@ def request_body(request: ModelRequest, wire: str, model: str) -> bytes:
     options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS and key != "generationConfig"}
     merge_options(fields, options, reserved=("contents",))
     return read.json_object(fields.items())
+
+
+def _calling_options(options: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the options for function calls, such as `streamFunctionCallArguments`, without those that `tool_choice` sets."""
+    given = read.as_dict(read.as_dict(options.get("toolConfig")).get("functionCallingConfig"))
+    return {name: value for name, value in given.items() if name not in ("mode", "allowedFunctionNames")}
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:

@@ -1,10 +1,4 @@
-"""Assembles a stream of Gemini's chunks, each of them a small response, into the whole response.
-
-Vertex AI sends the arguments of a function call in pieces if a request asks for it (`streamFunctionCallArguments`): first the name with
-`willContinue`, then `partialArgs` without a name, and finally a call without either. The pieces are not joined: such a call stays open,
-as one that was cut off, and is not executed. Vendor page:
-https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling, read 2026-11-22.
-"""
+"""Assembles a stream of Gemini's chunks, each of them a small response, into the whole response."""
 
 from __future__ import annotations
 
@@ -13,6 +7,7 @@ from typing import Any, TypeAlias
 
 from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
+from agentlab.providers.gemini_arguments import StreamedCall
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.stream import BodyParser
@@ -20,6 +15,9 @@ from agentlab.providers.wires.stream import BodyParser
 Reader: TypeAlias = Callable[[JSON, Ended, bool], ModelResponse]
 
 _PLAIN = frozenset({"text", "thought"})
+
+_PROPER_ENDS = ("STOP", 1)
+"""Finish reasons of a response whose last function call is complete."""
 
 
 class GeminiStreamParser(BodyParser):
@@ -33,12 +31,13 @@ class GeminiStreamParser(BodyParser):
         self._newest_call: dict[str, Any] | None = None
         self._body: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
-        self._parts: list[dict[str, Any]] = []
+        self._parts: list[dict[str, Any] | StreamedCall] = []
         self._pieces: list[str] = []
+        self._text_part: dict[str, Any] = {}
         self._thought = False
         self._usage: dict[str, Any] = {}
         self._calls = 0
-        self._has_open_call = False
+        self._streamed: StreamedCall | None = None  # the newest call, if its arguments arrive in pieces
         self._end: JSON = None
         self._after_end = False
 
@@ -72,6 +71,8 @@ class GeminiStreamParser(BodyParser):
                             self._part(part, events)
                 if candidate.get("finishReason") is not None:
                     end = candidate["finishReason"]
+                    if end in _PROPER_ENDS:
+                        self._end_streamed_call(events)
                     self._after_end = False  # some servers send it with each chunk
                 elif len(events) > before and self._end is not None:
                     self._after_end = True
@@ -95,25 +96,38 @@ class GeminiStreamParser(BodyParser):
                     self._pieces.append(text)
                 else:
                     self._close_text()
-                    self._pieces, self._thought = [text], thought
-                    self._parts.append(dict(part))
+                    self._pieces, self._thought, self._text_part = [text], thought, dict(part)
+                    self._parts.append(self._text_part)
                 return
         call = part.get("functionCall")
         if isinstance(call, dict):
-            if self._has_open_call and not call.get("name"):
-                return  # the next piece of an open call
-            is_partial = is_open(call)
-            self._has_open_call |= is_partial
+            if self._streamed is not None and self._streamed.continues(call):
+                if arguments := self._streamed.take(part):
+                    events.append(_delta(self._streamed, arguments))
+                return
+            self._end_streamed_call(events)
             number = self._calls
             self._calls += 1
-            arguments = "" if is_partial else read.arguments_text(call.get("args"), closed=True)
+            if is_open(call):
+                self._close_text()
+                self._streamed = StreamedCall(number)
+                self._parts.append(self._streamed)
+                events.append(_delta(self._streamed, self._streamed.take(part)))
+                return
+            self._streamed = None
+            arguments = read.arguments_text(call.get("args"), closed=True)
             events.append(ToolCallDelta(number, _call_id(call, number), read.as_text(call.get("name")), arguments))
         self._close_text()
         self._parts.append(part)
 
+    def _end_streamed_call(self, events: list[StreamEvent]) -> None:
+        """End the newest call: another call or the finish reason follows its last piece."""
+        if self._streamed is not None and (closing := self._streamed.end()):
+            events.append(_delta(self._streamed, closing))
+
     def _close_text(self) -> None:
         if self._pieces:
-            self._parts[-1]["text"] = "".join(self._pieces)
+            self._text_part["text"] = "".join(self._pieces)
             self._pieces = []
 
     def _is_over(self) -> bool:
@@ -138,11 +152,16 @@ class GeminiStreamParser(BodyParser):
         if self._candidate or self._parts:
             candidate = dict(self._candidate)
             candidate.pop("content", None)
-            content = {"content": {"role": "model", "parts": self._parts}} if self._parts else {}
+            parts = [part.part(damaged=self._damaged) if isinstance(part, StreamedCall) else part for part in self._parts]
+            content = {"content": {"role": "model", "parts": parts}} if parts else {}
             body["candidates"] = [{**content, **candidate}]
         if self._usage:
             body["usageMetadata"] = self._usage
         return body
+
+
+def _delta(call: StreamedCall, arguments: str) -> ToolCallDelta:
+    return ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments)
 
 
 def _call_id(call: dict[str, Any], number: int) -> str:

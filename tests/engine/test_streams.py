@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fake_time import OwnTime
 from providers import responses_bodies
-from providers.bodies import READERS, WIRES, Answer, Call
+from providers.bodies import READERS, WIRES, Answer, Call, sse
 
 import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
@@ -95,6 +95,61 @@ def test_arguments_are_emitted_piece_by_piece(wire: str) -> None:
     assert {(event.tool, event.step, event.place, event.call) for event in pieces} == {(called.name, 1, 0, 1)}
     assert json.loads("".join(event.text for event in pieces)) == json.loads(called.arguments)
     assert not any(isinstance(event, ArgumentsReceived) for event in result.events)
+
+
+def chunk_of(part: dict[str, Any]) -> dict[str, Any]:
+    return {"candidates": [{"content": {"role": "model", "parts": [part]}}], "responseId": "r1"}
+
+
+def gemini_stream(*parts: dict[str, Any], finish: str = "STOP") -> bytes:
+    return sse([*map(chunk_of, parts), {"candidates": [{"finishReason": finish}], "responseId": "r1"}])
+
+
+def in_pieces(*texts: str, more: bool = True) -> list[dict[str, Any]]:
+    """The parts of a call of `look`, whose argument arrives in these pieces."""
+    begin = {"functionCall": {"name": "look", "willContinue": True}, "thoughtSignature": "c2lnbg=="}
+    found = [{"jsonPath": "$.q", "stringValue": text, "willContinue": True} for text in texts]
+    if not more:
+        del found[-1]["willContinue"]
+    return [begin, *({"functionCall": {"partialArgs": [piece], "willContinue": True}} for piece in found)]
+
+
+STREAM_ARGUMENTS = {"toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}}}
+
+
+def test_a_call_whose_arguments_arrive_in_pieces_is_executed_and_sent_back_whole() -> None:
+    begin, first, *rest = in_pieces("black ", "tea", more=False)
+    before, after = sse([chunk_of(begin), chunk_of(first)]), gemini_stream(*rest, {"functionCall": {}})
+    seen: list[Event] = []
+
+    def observe(event: Event) -> None:
+        seen.append(event)
+        if isinstance(event, ArgumentsReceived) and event.text:
+            server.go.set()
+
+    with serving(pausing(before, after), reply_to("gemini", HELLO, streaming=True)) as server:
+        result = result_of(server, "gemini", stream=True, observers=[observe], options=STREAM_ARGUMENTS)
+        assert not server.waited_in_vain  # the first piece was emitted before the second one was sent
+    assert (result.stop_reason, result.text, looked) == (StopReason.COMPLETED, "Hello there", ["black tea"])
+    assert [event.text for event in seen if isinstance(event, ArgumentsReceived)] == ["", '{"q":"black ', 'tea"', "}"]
+    asked, again = (request.json for request in server.asked)
+    assert asked["toolConfig"] == STREAM_ARGUMENTS["toolConfig"]
+    assert again["contents"][1] == {
+        "role": "model",
+        "parts": [{"functionCall": {"name": "look", "args": {"q": "black tea"}}, "thoughtSignature": "c2lnbg=="}],
+    }
+    (response,) = again["contents"][2]["parts"]
+    assert response["functionResponse"]["response"] == {"output": "saw black tea"}
+
+
+@pytest.mark.parametrize("finish", ["STOP", "MAX_TOKENS"])
+def test_a_call_cut_within_a_piece_is_repaired_and_never_executed(finish: str) -> None:
+    half, whole_call = in_pieces("black ", "te"), in_pieces("black ", "tea", more=False)
+    replies = [stream(gemini_stream(*half, finish=finish)), stream(gemini_stream(*whole_call))]
+    with serving(*replies, reply_to("gemini", HELLO, streaming=True)) as server:
+        result = result_of(server, "gemini", stream=True)
+    assert (result.stop_reason, looked, len(result.history[0].calls)) == (StopReason.COMPLETED, ["black tea"], 2)
+    assert all("willContinue" not in json.dumps(request.json) for request in server.asked)
 
 
 @pytest.mark.parametrize("wire", WIRES)

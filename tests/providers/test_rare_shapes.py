@@ -7,55 +7,14 @@ from typing import Any
 
 import pytest
 
-import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.model.responses import SignalSeen, ToolCallDelta
 from agentlab.providers.finish_detection import detect
 
 from .bedrock_bodies import converse
-from .bodies import chat, claude, cut, parse_stream, provider, sse
+from .bodies import chat, claude, parse_stream, provider, sse
 
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
-
-
-# Gemini: a call whose arguments arrive in pieces -----------------------------------------------------------------------------
-
-
-BEGIN = {"name": "book", "willContinue": True}
-SEA = {"partialArgs": [{"jsonPath": "$.ship", "stringValue": "Sea", "willContinue": True}], "willContinue": True}
-GULL = {"partialArgs": [{"jsonPath": "$.ship", "stringValue": "gull"}]}
-OPEN = [("book", False)]
-IN_PIECES = [
-    pytest.param([BEGIN, SEA, GULL, {}], "STOP", OPEN, F.TOOL_CALLS, id="closed by an empty call"),
-    pytest.param([BEGIN, SEA, GULL], "STOP", OPEN, F.TOOL_CALLS, id="closed by its last value"),
-    pytest.param([{"name": "book", **GULL}], "STOP", OPEN, F.TOOL_CALLS, id="one piece"),
-    pytest.param([BEGIN, SEA], "MAX_TOKENS", OPEN, F.MAX_TOKENS, id="at the cap"),
-    pytest.param([BEGIN, SEA], None, OPEN, F.UNKNOWN, id="broken off"),
-    pytest.param([SEA, GULL, {}], "STOP", [("", False)], F.TOOL_CALLS, id="without a beginning"),
-    pytest.param(
-        [{"name": "pay"}, BEGIN, SEA, {}, BEGIN, GULL, {}, {"name": "pay"}],
-        "STOP",
-        [("pay", True), *OPEN, *OPEN, ("pay", True)],
-        F.TOOL_CALLS,
-        id="between whole calls",
-    ),
-]
-
-
-@pytest.mark.parametrize(("calls", "finish", "expected", "reason"), IN_PIECES)
-def test_a_call_in_pieces_is_not_executed(
-    calls: list[dict[str, Any]], finish: str | None, expected: list[tuple[str, bool]], reason: F
-):
-    chunks: list[Any] = [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]} for call in calls]
-    data = sse([*chunks, {"candidates": [{"finishReason": finish}]}])
-    response, emitted = parse_stream("gemini", [data])
-    assert [(call.name, call.closed) for call in response.tool_calls] == expected
-    assert [(event.name, bool(event.arguments)) for event in emitted if isinstance(event, ToolCallDelta)] == expected
-    assert response.signal.finish_reason is reason
-    assert response.signal.confidence is (HIGH if reason is F.MAX_TOKENS else LOW)
-    assert lab.termination.standard(response.signal, lab.DecisionContext(response=response)).action is lab.Action.ABORT
-    for place in range(len(data)):
-        assert parse_stream("gemini", cut(data, [place])) == (response, emitted)
 
 
 # Anthropic: content beside text and calls -----------------------------------------------------------------------------------
