@@ -237,7 +237,7 @@ disallow_any_expr = False
 # What agentlab, Optuna and matplotlib use inside. No public type of agentlab depends on it.
 [mypy-sqlalchemy.*,alembic.*,PIL.*,prompt_toolkit.*,pyparsing.*,rich.*,tornado.*]
 follow_imports = skip
-[mypy-markdown_it.*,IPython.*,traitlets.*,aiohttp.*,jinja2.*,truststore.*,wcwidth.*,zmq.*]
+[mypy-markdown_it.*,IPython.*,traitlets.*,jinja2.*,truststore.*,wcwidth.*,zmq.*]
 follow_imports = skip
 
 # One page passes our transport to these clients: pyright checks that.
