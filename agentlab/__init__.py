@@ -254,7 +254,7 @@ def _warn_of_namesake(folder: str) -> None:
 
         warnings.warn(
             "The package `agentlab`, another project, is installed in the same environment and has the same import name, so files of "
-            "both are mixed: pip uninstall agentlab, then pip install --force-reinstall --no-deps agentlab-core.",
+            "both are mixed: pip uninstall agentlab, then pip install --force-reinstall --no-deps agentlab-jupyter.",
             stacklevel=3,
         )
 

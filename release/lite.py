@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "release"))
-
-from build import write_course  # noqa: E402
+HOMEPAGE = "https://github.com/agentlab-jupyter/agentlab"
 
 PLACE = REPOSITORY / ".venv-lite" / f"pyodide-{PYODIDE_VERSION}"
 """Where the downloads are kept."""
@@ -56,12 +53,11 @@ def main(arguments: list[str]) -> int:
         "--to", type=Path, default=REPOSITORY / "build" / "lite", help="the folder of the site; build/lite by default"
     )
     to = parser.parse_args(arguments).to.resolve()
-    homepage = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Homepage"]
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
-        lay_out_python(source / "static" / "pyodide", build_wheels(source / "dist"))
-        write_course(source / "files", homepage)
-        shutil.copytree(REPOSITORY / "fixtures", source / "files" / "fixtures", dirs_exist_ok=True)
+        wheel = build_wheel(source / "dist")
+        lay_out_python(source / "static" / "pyodide", wheel)
+        lay_out_course(source / "files", wheel)
         rewrite_study(source / "files")
         shutil.rmtree(to, ignore_errors=True)
         build = ["jupyter", "lite", "build", "--apps", "lab", "--no-sourcemaps", "--no-unused-shared-packages"]
@@ -69,6 +65,18 @@ def main(arguments: list[str]) -> int:
     size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file()) / 1e6
     print(f"{to}: {size:.0f} MB. To open it: python -m http.server --directory {to}")  # noqa: T201
     return 0
+
+
+def lay_out_course(folder: Path, wheel: Path) -> None:
+    """Write the notebooks and the recordings of the wheel into a folder. Links to other files of the repository lead to its address."""
+    with zipfile.ZipFile(wheel) as opened, tempfile.TemporaryDirectory() as place:
+        opened.extractall(place)
+        shutil.copytree(Path(place, "agentlab", "course"), folder / "notebooks")
+        shutil.copytree(Path(place, "agentlab", "samples"), folder / "fixtures")
+    for notebook in (folder / "notebooks").glob("*.ipynb"):
+        text = notebook.read_text(encoding="utf-8")
+        text = re.sub(r"\]\(\.\./(?!fixtures/)", f"]({HOMEPAGE}/blob/main/", text)
+        notebook.write_text(text, encoding="utf-8", newline="\n")
 
 
 def rewrite_study(course: Path) -> None:
@@ -86,14 +94,14 @@ def rewrite_study(course: Path) -> None:
     program.write_text(changed, encoding="utf-8")
 
 
-def build_wheels(to: Path) -> list[Path]:
-    """Build the wheels of agentlab-core and agentlab-jupyter."""
-    run([sys.executable, str(REPOSITORY / "release" / "build.py"), "--to", str(to), "--", "--wheel", "--no-isolation"])
-    return sorted(to.glob("*.whl"))
+def build_wheel(to: Path) -> Path:
+    """Build the wheel of agentlab."""
+    run([sys.executable, "-m", "build", "--outdir", str(to), "--wheel", "--no-isolation"])
+    return next(to.glob("*.whl"))
 
 
-def lay_out_python(folder: Path, own: list[Path]) -> None:
-    """Put Pyodide into a folder, with these wheels and those that they need, and a lock file that has them."""
+def lay_out_python(folder: Path, own: Path) -> None:
+    """Put Pyodide into a folder, with this wheel and those that it needs, and a lock file that has them."""
     PLACE.mkdir(parents=True, exist_ok=True)
     if not (PLACE / "node_modules").exists():
         (PLACE / "package.json").write_text("{}")
@@ -115,21 +123,20 @@ def lay_out_python(folder: Path, own: list[Path]) -> None:
     for name, wheel in wheels.items():
         shutil.copy(wheel, folder)
         packages[name] = entry(name, wheel, lock["info"])
-    packages["agentlab-jupyter"]["imports"] = []  # the course; agentlab is imported from agentlab-core
     lacking = {one for name in wheels for one in packages[name]["depends"]} - packages.keys()
     if lacking:
         sys.exit(f"neither Pyodide nor PyPI has {lacking}")
     (folder / "pyodide-lock.json").write_text(json.dumps(lock))
 
 
-def closure(own: list[Path], lock: dict[str, Any], on_its_server: set[str]) -> dict[str, Path]:
-    """Return these wheels and those that they need, by name, without those on Pyodide's server; download the missing ones."""
+def closure(own: Path, lock: dict[str, Any], on_its_server: set[str]) -> dict[str, Path]:
+    """Return this wheel and those that it needs, by name, without those on Pyodide's server; download the missing ones."""
     lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line.split("==") for line in lines if not line.startswith("#")]
     versions = {canonicalize_name(name): version for name, version in pins} | NOT_PINNED
     versions["micropip"] = lock["packages"]["micropip"]["version"]  # of the kernel
     found: dict[str, Path] = {}
-    level = {name_of(wheel): wheel for wheel in own} | download({"micropip": versions["micropip"]}, lock["info"])
+    level = {name_of(own): own} | download({"micropip": versions["micropip"]}, lock["info"])
     while level:
         found |= level
         needed = {name for wheel in level.values() for name in requirements(wheel, lock["info"])}
@@ -198,12 +205,12 @@ def entry(name: str, wheel: Path, info: dict[str, str]) -> dict[str, Any]:
 
 
 def requirements(wheel: Path, info: dict[str, str]) -> list[str]:
-    """Return the names of the packages that a wheel needs in Pyodide; for agentlab-core with those of its extra `notebook`."""
+    """Return the names of the packages that a wheel needs in Pyodide."""
     with zipfile.ZipFile(wheel) as opened:
         (file,) = (name for name in opened.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
         metadata = email.message_from_bytes(opened.read(file))
     environment = {
-        "extra": "notebook" if wheel.name.startswith("agentlab_core-") else "",
+        "extra": "",
         "os_name": "posix",
         "platform_machine": info["arch"],
         "platform_system": "Emscripten",

@@ -11,11 +11,6 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-CORE = """> **agentlab-core** is agentlab without pandas, matplotlib and ipywidgets, for servers and tests.
-> `pip install agentlab-jupyter` installs the whole toolkit, which this page describes.
-
-"""
-
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)(\[(?:[^\[\]`]|`[^`]*`)*\]|(?<=\))\])\((?!\w+:|#)([^)\s]+)\)")
 
@@ -31,10 +26,10 @@ def absolute(text: str, repository: str) -> str:
 
 
 class Readme(MetadataHookInterface):
-    """Sets the long description of agentlab-core."""
+    """Sets the long description."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Add `readme` to the metadata of pyproject.toml."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        text = CORE + absolute(text, metadata["urls"]["Homepage"])
+        text = absolute(text, metadata["urls"]["Homepage"])
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

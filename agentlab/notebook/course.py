@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import filecmp
 import importlib.util
 import os
-import shutil
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,13 +15,17 @@ PACKAGE = Path(__file__).parents[1]
 FOLDER = "agentlab-course"
 FIRST = "notebooks/01_quickstart.ipynb"
 EXTRA = "agentlab-jupyter[lab]"
+REPOSITORY = "https://github.com/agentlab-jupyter/agentlab"
+
+_LINK_OUTSIDE = re.compile(rb"\]\(\.\./(?!fixtures/)")
+"""The start of a link in a notebook to a file that is in the repository only, such as a page of the documentation."""
 
 
 def open_course(folder: Path | None = None, options: Sequence[str] = ()) -> int:
     """Lay out the course in a folder and run JupyterLab there until it ends; return the exit status.
 
     Without a folder, a clone opens in place, and an installed package makes `agentlab-course`. `options` are those of JupyterLab.
-    Raises ConfigurationError if the course is not installed, or cannot be copied to the folder.
+    Raises ConfigurationError if the course cannot be copied to the folder.
     """
     folder = (folder or _clone() or Path(FOLDER)).expanduser().absolute()
     kept = [] if folder == _clone() else lay_out(folder)
@@ -45,16 +48,18 @@ def open_course(folder: Path | None = None, options: Sequence[str] = ()) -> int:
 def lay_out(folder: Path) -> list[str]:
     """Copy the notebooks and their recordings to a folder. Existing files are kept; return the names of those that differ.
 
-    Raises ConfigurationError if the course is not installed, or the folder cannot be written.
+    Raises ConfigurationError if the folder cannot be written.
     """
     kept = []
     try:
         for name, source in _files():
-            target = folder / name
+            target, content = folder / name, source.read_bytes()
+            if source.suffix == ".ipynb":
+                content = _LINK_OUTSIDE.sub(f"]({REPOSITORY}/blob/main/".encode(), content)
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
-            elif not filecmp.cmp(source, target, shallow=False):
+                target.write_bytes(content)
+            elif target.read_bytes() != content:
                 kept.append(name)
     except OSError as error:
         raise ConfigurationError(
@@ -64,20 +69,17 @@ def lay_out(folder: Path) -> list[str]:
 
 
 def _clone() -> Path | None:
-    """The root of the clone that agentlab is imported from; None for an installed package, which has the samples within it."""
+    """The root of the clone that agentlab is imported from; None for an installed package."""
     root = PACKAGE.parent
-    return root if (root / FIRST).exists() and not (PACKAGE / "samples").exists() else None
+    return root if (root / FIRST).exists() and not (PACKAGE / "course").exists() else None
 
 
 def _files() -> Iterator[tuple[str, Path]]:
     """Yield the files of the course: each name in the folder of a reader, and where the file is."""
-    course = _clone() or PACKAGE / "course"
-    if not course.exists():
-        raise ConfigurationError(f'The course is not installed: pip install "{EXTRA}"')
+    root = _clone()
     for name, place in (
-        ("notebooks", course / "notebooks"),
-        ("fixtures", course / "fixtures"),
-        ("fixtures", PACKAGE / "samples"),  # of an installed package
+        ("notebooks", root / "notebooks" if root else PACKAGE / "course"),
+        ("fixtures", root / "fixtures" if root else PACKAGE / "samples"),
     ):
         for path in sorted(place.rglob("*")):
             parts = path.relative_to(place).parts

@@ -21,7 +21,7 @@ from agentlab.model import messages as message_json
 from agentlab.model.messages import JSON, Message
 from agentlab.records.history import RunHistory
 
-LIBRARIES = ("aiohttp", "genai-prices", "numpy", "pandas", "pydantic", "scipy")
+LIBRARIES = ("genai-prices", "httpx", "numpy", "pandas", "pydantic", "scipy")
 """The libraries that answers, costs and figures depend on."""
 
 GIT_TIMEOUT_S = 2.0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.pyodide.environment import NO_REGISTRY
+from tests.pyodide.environment import unreachable
 from tests.supply.declared import REPOSITORY
 
 ENVIRONMENT = ".venv-lite"
@@ -76,8 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for command in (["make", f"PYTHON={sys.executable}", f"{ENVIRONMENT}/.lite"], build):
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
-        cause = next((line for line in output.splitlines() if any(word in line for word in NO_REGISTRY)), "")
-        if done.returncode and cause:
+        if done.returncode and (cause := unreachable(output)):
             pytest.skip(f"JupyterLite cannot be downloaded: {cause}")
         assert done.returncode == 0, output
     handler = functools.partial(Files, directory=str(folder))
@@ -138,4 +137,4 @@ def test_pip_finds_agentlab_in_the_site(page: Page) -> None:
 
 
 def test_what_needs_pyodides_own_server_says_so(page: Page) -> None:
-    assert "to_frame() needs" in page.evaluate(EXECUTE, "result.to_frame()")
+    assert "pandas" in page.evaluate(EXECUTE, "result.to_frame()")

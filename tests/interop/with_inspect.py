@@ -29,9 +29,7 @@ def environment() -> Path:
     python = ENVIRONMENT / "bin" / "python"
     if not (ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-        subprocess.run(
-            [str(python), "-m", "pip", "install", "--quiet", *NEEDED, "--editable", f"{REPOSITORY}[notebook]"], check=True
-        )
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *NEEDED, "--editable", str(REPOSITORY)], check=True)
         (ENVIRONMENT / "ready").touch()
     return python
 

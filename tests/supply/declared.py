@@ -10,7 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
-OF_A_USER = ("notebook", "bedrock", "vertex", "telemetry", "cluster", "parquet", "tune", "serve", "lab")
+OF_A_USER = ("bedrock", "vertex", "telemetry", "cluster", "parquet", "tune", "serve", "lab")
 """The extras for users of agentlab that can be installed at their lowest versions together: `inspect` has a separate environment, and
 `mcp` requires a newer pydantic than agentlab itself."""
 
@@ -38,13 +38,9 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def declared(extras: Iterable[str] = ()) -> dict[str, str]:
-    """The requirements of the core and of these extras, by name; an extra may name others (`agentlab-core[notebook]`)."""
+    """The requirements of agentlab and of these extras, by name."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    listed, todo = list(project["dependencies"]), list(extras)
-    while todo:
-        for one in project["optional-dependencies"][todo.pop()]:
-            own = re.fullmatch(rf"{re.escape(project['name'])}\[(.+)\]", one)
-            (todo if own else listed).extend(own[1].split(",") if own else [one])
+    listed = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
     return {name_of(one): one for one in listed}
 
 

@@ -22,7 +22,6 @@ UV = "uv==0.13.9"
 TOOLS = (
     "cryptography",
     "html5lib",
-    "httpx",
     "hypothesis",
     "nbclient",
     "nbconvert",
@@ -30,6 +29,7 @@ TOOLS = (
     "pytest-socket",
     "pytest-timeout",
     "pytest-xdist",
+    "socksio",
     "vcrpy",
 )
 """The tests' other requirements, as new as in every other environment."""

@@ -1,4 +1,4 @@
-"""The wheels alone, in a clean environment without a network: the demo, the course in JupyterLab, the README's first block."""
+"""The wheel alone, in a clean environment without a network: the demo, the course in JupyterLab, the README's first block."""
 
 from __future__ import annotations
 
@@ -21,35 +21,24 @@ from nbclient import NotebookClient
 from tests.docs.test_readme import block_of
 from tests.notebooks.course import texts
 from tests.supply.declared import declared
-from tests.supply.wheels import link
+from tests.supply.wheels import NO_NETWORK, link
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
 
-NO_NETWORK = """
-import socket
-def refuse(what, host):
-    if host not in ("127.0.0.1", "::1", "localhost", "", None):
-        raise OSError(f"there is no network in this test: {host}")
-    return what
-connect, look_up = socket.socket.connect, socket.getaddrinfo
-socket.socket.connect = lambda self, to: refuse(connect, to[0] if isinstance(to, tuple) else None)(self, to)
-socket.getaddrinfo = lambda host, *more, **named: refuse(look_up, host)(host, *more, **named)
-"""
-
 
 @pytest.fixture(scope="module")
-def clean(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with both wheels, installed by pip, and exactly the packages that they and JupyterLab need; no network."""
+def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel, installed by pip, and exactly the packages that it and JupyterLab need; no network."""
     place = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     (site,) = place.glob("lib/python*/site-packages")
-    link(list(declared(("notebook", "lab")).values()), site)
+    link(list(declared(["lab"]).values()), site)
     (place / "share").mkdir(exist_ok=True)
     (place / "share" / "jupyter").symlink_to(Path(sys.prefix) / "share" / "jupyter")  # JupyterLab's pages
     (site / "no_network.py").write_text(NO_NETWORK)
     (site / "no_network.pth").write_text("import no_network\n")
     install = [sys.executable, "-m", "pip", "--python", str(place), "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*install, *map(str, wheels.values())], check=True)
+    subprocess.run([*install, str(wheel)], check=True)
     return place
 
 

@@ -32,17 +32,10 @@ def as_conda(requirements: list[str]) -> set[tuple[str, frozenset[str]]]:
     return {(CONDA_NAMES.get(one.name, one.name), frozenset(map(str, one.specifier))) for one in map(Requirement, requirements)}
 
 
-def of(recipe: dict[str, Any], name: str) -> set[tuple[str, frozenset[str]]]:
-    """The names and the bounds in an output, without Python and the other output."""
-    (output,) = (one for one in recipe["outputs"] if one["package"]["name"] == name)
-    split = [one.partition(" ") for one in output["requirements"]["run"] if not one.startswith(("python ", "${{"))]
-    return {(package, frozenset(bounds.split(","))) for package, _, bounds in split}
-
-
 def test_the_requirements_are_those_of_pyproject(recipe: dict[str, Any], project: dict[str, Any]) -> None:
-    core = as_conda(project["dependencies"])
-    assert of(recipe, "agentlab-core") == core
-    assert of(recipe, "agentlab-jupyter") == as_conda(project["optional-dependencies"]["notebook"]) - core
+    split = [one.partition(" ") for one in recipe["requirements"]["run"] if not one.startswith("python ")]
+    assert {(name, frozenset(bounds.split(","))) for name, _, bounds in split} == as_conda(project["dependencies"])
+    assert recipe["package"]["name"] == project["name"]
 
 
 def test_version_python_and_addresses_are_those_of_pyproject(recipe: dict[str, Any], project: dict[str, Any]) -> None:

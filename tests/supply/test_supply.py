@@ -15,7 +15,7 @@ from tests.soak.table import show
 from tests.supply import audit, lowest
 from tests.supply.declared import CONSTRAINTS, OF_A_USER, REPOSITORY, declared, lower_bound, name_of, pins
 
-OWN = ("agentlab-core", "agentlab-jupyter", "pip", "setuptools", "wheel")
+OWN = ("agentlab-jupyter", "pip", "setuptools", "wheel")
 
 
 def is_newer(version: str, bound: str) -> bool:

@@ -1,4 +1,4 @@
-"""Both distributions as built wheels, and the packages that they require, taken from this environment: no package index is needed."""
+"""The built wheel, and the packages that it requires, taken from this environment: no package index is needed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from release import build
 from tests.supply.declared import REPOSITORY, name_of
 
+NO_NETWORK = """
+import socket
+def refuse(what, host):
+    if host not in ("127.0.0.1", "::1", "localhost", "", None):
+        raise OSError(f"there is no network in this test: {host}")
+    return what
+connect, look_up = socket.socket.connect, socket.getaddrinfo
+socket.socket.connect = lambda self, to: refuse(connect, to[0] if isinstance(to, tuple) else None)(self, to)
+socket.getaddrinfo = lambda host, *more, **named: refuse(look_up, host)(host, *more, **named)
+"""
+"""The start of a program that may not leave this machine."""
 
-def build_core(folder: Path) -> Path:
-    """Build the wheel of agentlab-core into a folder. Hatchling is called directly: pip would take twice as long for the same file."""
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel into a folder. Hatchling is called directly: pip would take twice as long for the same file."""
     make = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     done = subprocess.run(make, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (wheel,) = folder.glob("agentlab_core-*.whl")
-    return wheel
-
-
-def build_wheels(folder: Path) -> dict[str, Path]:
-    """Build both wheels into a folder; return their paths by the name of the distribution."""
-    sources = folder / "toolkit"
-    build.write_toolkit(sources)
-    make = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(folder)]
-    done = subprocess.run([*make, str(REPOSITORY), str(sources)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
+    return next(folder.glob("*.whl"))
 
 
 def closure(requirements: list[str]) -> dict[str, metadata.Distribution]:
