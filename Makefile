@@ -12,7 +12,8 @@ PIP = $(VENV)/bin/python -m pip --python $(BIN)/python
 INSTALL = $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt uv && $(VENV)/bin/uv pip install --quiet --python $(BIN)/python $(PINNED) 2>/dev/null || $(PIP) install --quiet $(PINNED)
 NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p tests.notebooks.answered -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
-export UV_SYSTEM_CERTS = 1 # as pip does
+# As pip does.
+export UV_SYSTEM_CERTS = 1
 
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
