@@ -66,7 +66,7 @@ class StopReason(StrEnum):
 
 
 class Confidence(StrEnum):
-    """Confidence of a TerminationSignal.
+    """Confidence of a TerminationSignal; LOW < MEDIUM < HIGH.
 
     HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the response's pattern. LOW:
     missing, unknown or contradictory.
@@ -81,6 +81,21 @@ class Confidence(StrEnum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+    def _rank(self) -> int:
+        return ["low", "medium", "high"].index(self.value)
+
+    def __lt__(self, other: str) -> bool:
+        return self._rank() < Confidence(other)._rank()
+
+    def __le__(self, other: str) -> bool:
+        return self._rank() <= Confidence(other)._rank()
+
+    def __gt__(self, other: str) -> bool:
+        return self._rank() > Confidence(other)._rank()
+
+    def __ge__(self, other: str) -> bool:
+        return self._rank() >= Confidence(other)._rank()
 
 
 @redacted_repr

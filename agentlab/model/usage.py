@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import AgentlabError
 from agentlab._internal.values import dataclass
 
-T = TypeVar("T", "Usage", "Cost")
+Number: TypeAlias = int | float | Decimal
 
 
 class CostSource(StrEnum):
@@ -111,7 +112,9 @@ class Usage(Displayable):
         return (self.input_tokens or 0) + (self.output_tokens or 0)
 
     def __add__(self, other: Usage | int) -> Usage:
-        return _sum_of_class(add_usage, self, other)
+        if isinstance(other, Usage):
+            return add_usage(self, other)
+        return self if other == 0 else NotImplemented
 
     __radd__ = __add__  # `sum` begins with 0
 
@@ -125,9 +128,13 @@ class Cost(Displayable):
 
     Costs can be added with `+` and `sum`, as in `history.cost`. With an unknown part the sum is unknown; `known_usd` is the known part.
 
+    A known cost is also compared, formatted and converted as its number of US dollars. An unknown one is formatted as `unknown`; to
+    compare or convert it raises AgentlabError with the reason.
+
     Example:
-        >>> sum(step.cost for step in result.history).usd
-        Decimal('0.014346')
+        >>> spent = sum(step.cost for step in result.history)
+        >>> spent.usd, spent >= 0.01, f"${spent:.4f}", float(spent)
+        (Decimal('0.014346'), True, '$0.0143', 0.014346)
     """
 
     usd: Decimal | None = None
@@ -144,10 +151,48 @@ class Cost(Displayable):
         """The cost, or if it is unknown its known part."""
         return self.at_least_usd if self.usd is None else self.usd
 
-    def __add__(self, other: Cost | int) -> Cost:
-        return _sum_of_class(add_cost, self, other)
+    def __add__(self, other: Cost | Number) -> Cost:
+        if isinstance(other, Cost):
+            return add_cost(self, other)
+        if not isinstance(other, Number):
+            return NotImplemented
+        return add_cost(self, Cost(Decimal(str(other)), CostSource.REPORTED)) if other else self
 
-    __radd__ = __add__  # `sum` begins with 0
+    __radd__ = __add__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Cost):
+            return (self.usd, self.source) == (other.usd, other.source)
+        return self.usd == other if isinstance(other, Number) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.usd)
+
+    def __lt__(self, other: Cost | Number) -> bool:
+        return self._number() < _number(other) if isinstance(other, Cost | Number) else NotImplemented
+
+    def __le__(self, other: Cost | Number) -> bool:
+        return self._number() <= _number(other) if isinstance(other, Cost | Number) else NotImplemented
+
+    def __gt__(self, other: Cost | Number) -> bool:
+        return self._number() > _number(other) if isinstance(other, Cost | Number) else NotImplemented
+
+    def __ge__(self, other: Cost | Number) -> bool:
+        return self._number() >= _number(other) if isinstance(other, Cost | Number) else NotImplemented
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __format__(self, spec: str) -> str:
+        return "unknown" if self.usd is None else format(self.usd, spec)
+
+    def _number(self) -> Decimal:
+        if self.usd is None:
+            raise AgentlabError(
+                f"The cost is unknown: {self.reason or 'no reason is recorded'}. Its known part is {self.known_usd} US dollars: use "
+                "`cost.known_usd` of a step, or `history.known_cost_usd`."
+            )
+        return self.usd
 
 
 # Sums ----------------------------------------------------------------------------------------------------------------------
@@ -202,11 +247,8 @@ def add_cost(left: Cost, right: Cost) -> Cost:
     return Cost(left.usd + right.usd, source, "", lists)
 
 
-def _sum_of_class(add: Callable[[T, T], T], value: T, other: object) -> T:
-    """Return the sum of two values of one class; also accept 0, with which `sum` starts."""
-    if isinstance(other, type(value)):
-        return add(value, other)
-    return value if type(other) is int and other == 0 else NotImplemented
+def _number(value: Cost | Number) -> Number:
+    return value._number() if isinstance(value, Cost) else value
 
 
 def _union(left: str | None, right: str | None) -> str | None:

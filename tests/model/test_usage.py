@@ -7,6 +7,8 @@ from decimal import Decimal
 import genai_prices
 import pytest
 
+from agentlab.errors import AgentlabError
+from agentlab.model.finish_reasons import Confidence
 from agentlab.model.pricing import PRICE_BOOK_NAMES, cost_of
 from agentlab.model.usage import Cost, CostSource, Usage
 
@@ -59,3 +61,58 @@ def test_our_provider_names_are_in_the_price_list() -> None:
 )
 def test_total_and_known_tokens(used: Usage, total: int | None, known: int) -> None:
     assert (used.total_tokens, used.known_tokens) == (total, known)
+
+
+# A cost as a number -----------------------------------------------------------------------------------------------------------
+
+
+def dollars(text: str, source: CostSource = CostSource.REPORTED) -> Cost:
+    return Cost(Decimal(text), source)
+
+
+UNKNOWN = Cost(reason="the price of my-model is not listed", at_least_usd=Decimal("0.02"))
+
+
+@pytest.mark.parametrize("other", [0.50, Decimal("0.50"), dollars("0.50", CostSource.PRICED)], ids=["float", "Decimal", "Cost"])
+def test_a_known_cost_compares_as_its_number_of_dollars(other: float | Decimal | Cost) -> None:
+    below, at, above = dollars("0.49"), dollars("0.50"), dollars("0.51")
+    assert [one >= other for one in (below, at, above)] == [False, True, True]
+    assert [one > other for one in (below, at, above)] == [False, False, True]
+    assert [one <= other for one in (below, at, above)] == [True, True, False]
+    assert [one < other for one in (below, at, above)] == [True, False, False]
+    assert other <= above
+    assert max(below, above, at) is above
+
+
+def test_the_sum_of_costs_is_a_number_of_dollars() -> None:
+    steps = [dollars("0.2"), dollars("0.3", CostSource.PRICED)]
+    assert sum(steps) >= 0.50
+    assert sum(steps) == 0.5
+    assert {sum(steps): 1}[Decimal("0.5")] == 1  # type: ignore[index]  # equal values have equal hashes
+    assert f"${sum(steps):.4f}" == "$0.5000"
+    assert f"{dollars('0.014346')}" == "0.014346"
+    assert float(dollars("0.25")) == 0.25
+    assert dollars("0.25") + 0.5 == dollars("0.75")
+    assert sum(steps, 0.0) == 0.5
+    assert dollars("0.1") != "0.1"
+
+
+def test_an_unknown_cost_is_no_number() -> None:
+    assert sum([dollars("0.2"), UNKNOWN]).usd is None
+    assert f"${UNKNOWN:.4f}" == "$unknown"
+    for use in (lambda: UNKNOWN >= 0.5, lambda: dollars("0.5") < UNKNOWN, lambda: float(UNKNOWN), lambda: max(UNKNOWN, UNKNOWN)):
+        with pytest.raises(
+            AgentlabError, match=r"unknown: the price of my-model is not listed\..* 0\.02 .*history\.known_cost_usd"
+        ):
+            use()
+    assert UNKNOWN != 0
+    with pytest.raises(TypeError):
+        dollars("0.5") < "0.6"  # type: ignore[operator]  # noqa: B015
+
+
+def test_confidence_is_ordered() -> None:
+    assert Confidence.LOW < Confidence.MEDIUM < Confidence.HIGH
+    assert max(Confidence) is Confidence.HIGH
+    assert sorted(Confidence) == [Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH]
+    assert Confidence.MEDIUM >= "medium" > Confidence.LOW
+    assert not Confidence.HIGH <= Confidence.LOW
