@@ -71,7 +71,7 @@ def lay_out(folder: Path) -> list[str]:
 def _clone() -> Path | None:
     """The root of the clone that agentlab is imported from; None for an installed package."""
     root = PACKAGE.parent
-    return root if (root / FIRST).exists() and not (PACKAGE / "course").exists() else None
+    return root if (root / FIRST).exists() else None
 
 
 def _files() -> Iterator[tuple[str, Path]]:
