@@ -8,7 +8,8 @@
         run = agent.run("Compare …", stop=HasToolCall("finalize") | StepCountIs(8), budget=Budget(max_cost=0.05))
     run.panel()
 
-Every name below is imported when it is first used, so `import agentlab` is fast, prints nothing and writes no file.
+Every name below is imported when it is first used, so that a script that only replays does not import the plots. `import agentlab`
+prints nothing and writes no file.
 
     agent     `lab.Agent`: a model, its tools and default limits
     run       `lab.Run`: what a person does with a run
@@ -19,9 +20,12 @@ Every name below is imported when it is first used, so `import agentlab` is fast
 
 from __future__ import annotations
 
-import os
+import pathlib
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from agentlab._internal.lazy import unknown_name_error
 
 if TYPE_CHECKING:
     from typing import Any
@@ -222,13 +226,9 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
-        raise import_module("agentlab._internal.lazy").unknown_name_error("agentlab", name, __all__)
+        raise unknown_name_error("agentlab", name, __all__)
     place, _, inner = _PLACES[name].partition(":")
-    try:
-        module = import_module(f"agentlab.{place}")
-    except ModuleNotFoundError as error:
-        import_module("agentlab._internal.lazy").explain_missing(f"lab.{name}", error)
-        raise
+    module = import_module(f"agentlab.{place}")
     value = globals()[name] = getattr(module, inner) if inner else module
     return value
 
@@ -243,15 +243,9 @@ def unload_ipython_extension(shell: Any) -> None:
     import_module("agentlab.notebook.magics").unload(shell)
 
 
-def _warn_of_namesake(folder: str) -> None:
+def _warn_of_namesake(folder: pathlib.Path) -> None:
     """Warn if this folder of packages also has the distribution `agentlab`, whose files have the same names as some of these."""
-    try:
-        names = os.listdir(folder)  # noqa: PTH208  pathlib takes longer to import than all of this
-    except OSError:  # a zip file
-        return
-    if any(name.startswith("agentlab-") and name.endswith(".dist-info") for name in names):
-        import warnings
-
+    if any(folder.glob("agentlab-*.dist-info")):
         warnings.warn(
             "The package `agentlab`, another project, is installed in the same environment and has the same import name, so files of "
             "both are mixed: pip uninstall agentlab, then pip install --force-reinstall --no-deps agentlab-jupyter.",
@@ -259,7 +253,7 @@ def _warn_of_namesake(folder: str) -> None:
         )
 
 
-_warn_of_namesake(__file__.rpartition("agentlab")[0])
+_warn_of_namesake(pathlib.Path(__file__).parents[1])
 
 
 def __dir__() -> list[str]:

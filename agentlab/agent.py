@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import did_you_mean, helps_with_keywords
@@ -38,12 +37,11 @@ from agentlab.records.events import RunObserver
 from agentlab.records.result import Out
 from agentlab.run import Run as RunOf
 from agentlab.tools import Function, McpServer, Tool, as_tools
+from agentlab.tools.outputs import FINAL_ANSWER, OutputType, output_type
 from agentlab.transport import Transport, current
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
-
-    from agentlab.tools.outputs import OutputType
 
     class _Keywords(TypedDict, total=False):
         """The keywords of an Agent besides `output`, for type checkers."""
@@ -336,17 +334,9 @@ class Agent(Displayable, Generic[Out]):
             >>> result.text, result.history[0].children[0].handle
             ('It is Paris.', 'scout-1')
         """
-        made: Tool = lazy.call(
-            "agentlab.subagent:as_tool",
-            self,
-            name,
-            description,
-            budget=budget,
-            stop=stop,
-            terminating=terminating,
-            parallel=parallel,
-        )
-        return made
+        from agentlab.subagent import as_tool
+
+        return as_tool(self, name, description, budget=budget, stop=stop, terminating=terminating, parallel=parallel)
 
     def with_model(self, model: str | Provider | Model) -> Agent[Out]:
         """Return the same agent on another model; its name follows the model unless it was set. If `model` is a string, an
@@ -379,8 +369,6 @@ class Agent(Displayable, Generic[Out]):
     def _as_output_type(self, output: Any) -> OutputType | None:
         if output is None:
             return None
-        from agentlab.tools.outputs import FINAL_ANSWER, output_type
-
         if FINAL_ANSWER in self.tools:
             raise ToolDefinitionError(
                 f"output={output!r} may be asked for as a tool named {FINAL_ANSWER!r}, and tools has one of that name: rename it."

@@ -19,46 +19,38 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import Later, helps_with_keywords
+from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
-from agentlab.engine import call_context
+from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
+from agentlab.engine.client import Model
 from agentlab.engine.control import Approval, Control, PendingCall
-from agentlab.engine.plan import AgentSpec, Origin
+from agentlab.engine.next_actions import NextAction
+from agentlab.engine.plan import AgentSpec, Origin, RunPlan
 from agentlab.engine.stepper import Stepper
+from agentlab.engine.termination import Policy
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import AgentlabWarning, ConfigurationError
+from agentlab.limits.budget import Budget
+from agentlab.limits.live import LiveSettings
+from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
+from agentlab.model.messages import Message
+from agentlab.model.parts import Content
+from agentlab.providers.base import Provider
+from agentlab.records.events import Event, RunObserver
+from agentlab.records.history import RunHistory
 from agentlab.records.provenance import Provenance, provenance_of
 from agentlab.records.result import Out, RunResult
 from agentlab.records.step import StepResult
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agentlab.engine import next_actions
-    from agentlab.engine.client import Model
-    from agentlab.engine.next_actions import NextAction
-    from agentlab.engine.plan import RunPlan
-    from agentlab.engine.termination import Policy
-    from agentlab.limits.budget import Budget
-    from agentlab.limits.live import LiveSettings
-    from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
-    from agentlab.model.messages import Message
-    from agentlab.model.parts import Content
-    from agentlab.providers.base import Provider
-    from agentlab.records.events import Event, RunObserver
-    from agentlab.records.history import RunHistory
-    from agentlab.tools import Function, Tool
-else:
-    next_actions = Later("agentlab.engine.next_actions")  # a run that is not continued never needs it
+from agentlab.tools import Function, Tool
 
 A = TypeVar("A", bound=AgentSpec)
 
@@ -239,7 +231,9 @@ class Run(Displayable, Generic[A, Out]):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return lazy.call("agentlab.records.frames:to_frame", self, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self, what)
 
     def panel(self) -> Any:
         """Return the live panel of this run in a notebook; without a front end, a static table and picture.
@@ -248,7 +242,9 @@ class Run(Displayable, Generic[A, Out]):
             >>> ended.panel()
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
-        return lazy.call("agentlab.notebook.panel:panel", self)
+        from agentlab.notebook.panel import panel
+
+        return panel(cast(Any, self))
 
     @overload
     def to_html(self, path: None = None, *, timing: bool = True, raw: bool | Iterable[int] = False) -> str: ...
@@ -269,8 +265,9 @@ class Run(Displayable, Generic[A, Out]):
             >>> ended.to_html()[:15]
             '<!DOCTYPE html>'
         """
-        html: str | Path = lazy.call("agentlab.notebook.page:to_html", [self], path, timing=timing, raw=raw)
-        return html
+        from agentlab.notebook.page import to_html
+
+        return to_html([cast(Any, self)], path, timing=timing, raw=raw)
 
     def __dir__(self) -> list[str]:
         """The names for a person; the parts that do the work are left out."""

@@ -5,6 +5,7 @@ The one place that decides where sync work runs: on a thread, or on the caller's
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import functools
@@ -16,8 +17,6 @@ import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
-
-from agentlab._internal.lazy import asyncio
 
 T = TypeVar("T")
 Settled: TypeAlias = "tuple[T | None, BaseException | None]"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 import agentlab
-from agentlab._internal import lazy
-from agentlab._internal.lazy import traceback
 
 
 class Displayable:
@@ -19,7 +19,9 @@ class Displayable:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return lazy.mime_bundle("agentlab.notebook.cards:bundle", self)
+        from agentlab.notebook.cards import bundle
+
+        return bundle(self)
 
 
 HERE = agentlab.__path__[0]
@@ -86,8 +88,6 @@ def _user_frames(frames: list[TracebackType]) -> list[TracebackType]:
 
 @functools.cache
 def _library_places() -> tuple[str, ...]:
-    import sysconfig  # slow to import, and used for tracebacks only
-
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
+from agentlab._internal.display import rendered
 from agentlab._internal.safe_text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 
 def _safe(args: tuple[object, ...]) -> Iterator[object]:
@@ -35,8 +33,6 @@ class AgentlabError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return the traceback for IPython: only the user's code and the message."""
-        from agentlab._internal.display import rendered
-
         return rendered(self)
 
 

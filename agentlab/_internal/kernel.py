@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
 from typing import Any
-
-from agentlab._internal.lazy import asyncio, signal
 
 # The page -----------------------------------------------------------------------------------------------------------------------
 
@@ -332,5 +332,5 @@ async def waiting() -> AsyncIterator[None]:
 
 
 async def _tick() -> None:
-    while True:
+    while True:  # noqa: ASYNC110  it wakes the loop, and waits for nothing
         await asyncio.sleep(TICK_S)

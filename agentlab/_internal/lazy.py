@@ -1,4 +1,4 @@
-"""Imports by name, and errors for unknown names and keywords, which suggest the equivalent of another tool's name or the nearest name.
+"""Errors for unknown names and keywords, which suggest the equivalent of another tool's name or the nearest name.
 
 Other modules of agentlab are imported only when an error is created, since they import this module themselves.
 """
@@ -6,6 +6,7 @@ Other modules of agentlab are imported only when an error is created, since they
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import re
@@ -13,7 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from agentlab._internal.display import rendered
+from agentlab._internal.errors import AgentlabError, ConfigurationError, LimitError
 
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "LastAnswerAsked", "CallRetried",
@@ -139,29 +143,8 @@ def unknown_name_error(module: str, name: str, known: Sequence[str]) -> Attribut
         there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists its names."
         hint = f"Did you mean {close!r}? {there}" if close else there
     error = AttributeError(f"{module} has no name {name!r}. {hint}")
-    error._render_traceback_ = lambda: import_module("agentlab._internal.display").rendered(error)  # type: ignore[attr-defined]
+    error._render_traceback_ = lambda: rendered(error)  # type: ignore[attr-defined]
     return error
-
-
-# Modules that need the notebook toolkit --------------------------------------------------------------------------------------
-
-NOTEBOOK_PACKAGES = {
-    "pandas", "numpy", "scipy", "matplotlib", "ipywidgets", "IPython", "traitlets", "anywidget", "psutil",
-    "markdown_it", "pygments", "nh3",
-}  # fmt: skip
-"""Packages that `pip install agentlab-jupyter` installs and `pip install agentlab-core` does not, by their import names."""
-
-
-def is_of_notebook(error: ModuleNotFoundError) -> bool:
-    """True if a package of the notebook toolkit was not found."""
-    return (error.name or "").partition(".")[0] in NOTEBOOK_PACKAGES
-
-
-def explain_missing(what: str, error: ModuleNotFoundError) -> None:
-    """Raise ConfigurationError, with what to install, if `what` the user asked for needs the notebook toolkit."""
-    if is_of_notebook(error):
-        kind = import_module("agentlab.errors").ConfigurationError
-        raise kind(f"{what} needs {error.name}, which is not installed: pip install agentlab-jupyter.") from error
 
 
 def defined_in(module: Mapping[str, object]) -> list[str]:
@@ -170,22 +153,10 @@ def defined_in(module: Mapping[str, object]) -> list[str]:
     return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
 
 
-def module_hooks(
-    module: str, names: Sequence[str], places: Mapping[str, str] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a module: completion offers only `names`, and the error for another name suggests one.
+def module_hooks(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a module: completion offers only `names`, and the error for another name suggests one."""
 
-    Names in `places` are imported from there when they are first used; a place that ends in the name is the module itself.
-    """
-
-    def missing(name: str) -> Any:
-        if places is not None and name in places:
-            try:
-                found = import_module(places[name])
-            except ModuleNotFoundError as error:
-                explain_missing(f"{module.replace('agentlab', 'lab', 1)}.{name}", error)
-                raise
-            return found if places[name].endswith(f".{name}") else getattr(found, name)
+    def missing(name: str) -> NoReturn:
         raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)
@@ -218,22 +189,20 @@ def helps_with_keywords(target: C) -> C:
     before.
     """
     if isinstance(target, type):
-        vars(target)["__init__"].wrapped = functools.partial(_checking, owner=target.__name__, kind="LimitError")
+        vars(target)["__init__"].wrapped = functools.partial(_checking, owner=target.__name__, kind=LimitError)
         target.__setattr__ = _unchangeable  # type: ignore[assignment,method-assign]
         return target
     outer, _, name = target.__qualname__.rpartition(".")
-    return _checking(target, outer if name == "__init__" else name, "ConfigurationError")
+    return _checking(target, outer if name == "__init__" else name, ConfigurationError)
 
 
 def _unchangeable(self: Any, name: str, value: object) -> NoReturn:
     kind = type(self).__name__
     of_run = f"set `run.limits.{name}`, or " if kind == "Budget" else ""
-    raise import_module("agentlab.errors").LimitError(
-        f"A {kind} does not change: {of_run}make a new one with `dataclasses.replace(old, {name}=…)`."
-    )
+    raise LimitError(f"A {kind} does not change: {of_run}make a new one with `dataclasses.replace(old, {name}=…)`.")
 
 
-def _checking(function: C, owner: str, kind: str) -> C:
+def _checking(function: C, owner: str, kind: type[AgentlabError]) -> C:
     known: list[str] = []  # read when a keyword is first given: a signature is slow to make
 
     @functools.wraps(function)
@@ -246,7 +215,7 @@ def _checking(function: C, owner: str, kind: str) -> C:
                 listed = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
                 positional = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
                 hint = positional or advice(name, known, owner=owner, value=value)
-                raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {hint}")
+                raise kind(f"{owner} takes no {name!r}. {hint}")
         return function(*args, **given)
 
     return checked  # type: ignore[return-value]
@@ -328,64 +297,3 @@ def _parameters(name: str, module: str = "agentlab.agent") -> list[str]:
 def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
     module, name = _HOLDERS[keyword]
     return {field.name: field for field in dataclasses.fields(getattr(import_module(module), name))}
-
-
-# Modules and calls by name ----------------------------------------------------------------------------------------------------
-
-
-class Later:
-    """What `make` returns for these arguments, made when one of its names is first used: by default a module by its name, for libraries
-    that the import of agentlab does not need."""
-
-    def __init__(self, *given: Any, make: Callable[..., Any] = import_module) -> None:
-        self._make, self._given = make, given
-
-    def __getattr__(self, attribute: str) -> Any:
-        value = vars(self)[attribute] = getattr(self._make(*self._given), attribute)  # both functions keep what they made
-        return value
-
-
-if TYPE_CHECKING:
-    import asyncio as asyncio  # noqa: PLC0414  imported from here
-    import base64 as base64  # noqa: PLC0414
-    import difflib as difflib  # noqa: PLC0414
-    import hashlib as hashlib  # noqa: PLC0414
-    import html as html  # noqa: PLC0414
-    import logging as logging  # noqa: PLC0414
-    import pathlib as pathlib  # noqa: PLC0414
-    import pkgutil as pkgutil  # noqa: PLC0414
-    import signal as signal  # noqa: PLC0414
-    import traceback as traceback  # noqa: PLC0414
-    import urllib.parse
-
-    import pydantic as pydantic  # noqa: PLC0414
-    import pydantic_core as pydantic_core  # noqa: PLC0414
-
-    regex, urllib_parse = re.compile, urllib.parse
-else:
-    asyncio, base64, difflib, hashlib, html, logging = map(Later, ("asyncio", "base64", "difflib", "hashlib", "html", "logging"))
-    pathlib, pkgutil, signal, traceback = map(Later, ("pathlib", "pkgutil", "signal", "traceback"))
-    urllib_parse, pydantic, pydantic_core = map(Later, ("urllib.parse", "pydantic", "pydantic_core"))
-    regex = functools.partial(Later, make=re.compile)
-
-
-def call(target: str, *args: Any, **kwargs: Any) -> Any:
-    """Call `"module:function"` with the given arguments. Raises ConfigurationError without the notebook toolkit, if it is needed."""
-    module, _, name = target.partition(":")
-    try:
-        return getattr(import_module(module), name)(*args, **kwargs)
-    except ModuleNotFoundError as error:
-        explain_missing(f"{name}()", error)
-        raise
-
-
-def mime_bundle(target: str, value: object) -> dict[str, str]:
-    """Return the rich display of a value from `"module:function"`; without the notebook toolkit, its `repr` as text."""
-    module, _, name = target.partition(":")
-    try:
-        bundle: dict[str, str] = getattr(import_module(module), name)(value)
-    except ModuleNotFoundError as error:
-        if not is_of_notebook(error):
-            raise
-        return {"text/plain": repr(value)}
-    return bundle

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import urllib.parse
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from agentlab._internal import secrets as known_keys
-from agentlab._internal.lazy import regex, urllib_parse
 
 REDACTED = "REDACTED"
 T = TypeVar("T")
@@ -40,13 +40,15 @@ RESPONSE_HEADERS = frozenset(
 RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 """Response headers that are recorded: these names, and names with these prefixes."""
 
-_SECRET_QUERY = regex(
+_SECRET_QUERY = re.compile(
     r"(?i)(key|code|sig|(.*[-_])?(api[-_]?key|subscription[-_]?key|access[-_]?key|secret|password|credential|signature)"
     r"|((.*[-_])?(access|auth|id|refresh|session|security|bearer|api|sas)[-_]?)?token)"
 )
-_SECRET_NAME = regex(r"(?i)(.*[-_])?(api[-_]?key|authorization|cookie|password|secret|credentials?|access[-_]?token)")
-_SECRET_HEADER = regex(r"(?i)auth|(?<!idempotency-)key|token|secret|cookie|password|credential|organi[sz]ation|project|account")
-_SCHEME = regex(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
+_SECRET_NAME = re.compile(r"(?i)(.*[-_])?(api[-_]?key|authorization|cookie|password|secret|credentials?|access[-_]?token)")
+_SECRET_HEADER = re.compile(
+    r"(?i)auth|(?<!idempotency-)key|token|secret|cookie|password|credential|organi[sz]ation|project|account"
+)
+_SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
 
 MIN_SECRET_LENGTH = 6
 PLACEHOLDERS = frozenset(
@@ -115,8 +117,8 @@ def _literals() -> tuple[re.Pattern[bytes], ...]:
 
 
 # A key is at the start of a word. In JSON or YAML text, the character before it may belong to an escape: \n, \u0027, %20.
-_INSIDE_WORD = regex(rb"[A-Za-z0-9]\Z")
-_ESCAPE = regex(rb"(?:\\[abefnrtv0]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2})\Z")
+_INSIDE_WORD = re.compile(rb"[A-Za-z0-9]\Z")
+_ESCAPE = re.compile(rb"(?:\\[abefnrtv0]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2})\Z")
 
 
 def kept_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -147,22 +149,22 @@ def secrets_in_headers(headers: Mapping[str, str], *, sure: bool = False) -> set
 
 def secrets_in_url(url: str) -> set[str]:
     """Return the values of a URL's key parameters, and its password."""
-    parts = urllib_parse.urlsplit(url)
+    parts = urllib.parse.urlsplit(url)
     found = {
-        urllib_parse.unquote(value) for name, value in _pairs(parts.query) if _SECRET_QUERY.fullmatch(urllib_parse.unquote(name))
+        urllib.parse.unquote(value) for name, value in _pairs(parts.query) if _SECRET_QUERY.fullmatch(urllib.parse.unquote(name))
     }
-    return found | ({urllib_parse.unquote(parts.password)} if parts.password else set())
+    return found | ({urllib.parse.unquote(parts.password)} if parts.password else set())
 
 
 @lru_cache(maxsize=4096)
 def redact_url(url: str) -> str:
     """Return the URL without user name and password, and with key parameters and everything that looks like a key replaced."""
-    parts = urllib_parse.urlsplit(url)
+    parts = urllib.parse.urlsplit(url)
     query = "&".join(
-        f"{name}={REDACTED}" if _SECRET_QUERY.fullmatch(urllib_parse.unquote(name)) else (f"{name}={value}" if value else name)
+        f"{name}={REDACTED}" if _SECRET_QUERY.fullmatch(urllib.parse.unquote(name)) else (f"{name}={value}" if value else name)
         for name, value in _pairs(parts.query)
     )
-    return redact(urllib_parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
+    return redact(urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, "")))
 
 
 def is_key_parameter(name: str) -> bool:

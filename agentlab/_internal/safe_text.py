@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from agentlab._internal.lazy import html, regex
+import html
+import re
+
 from agentlab._internal.redaction import redact, text_of
 
 AS_WRITTEN = "tex2jax_ignore mathjax_ignore"
 """CSS classes for HTML in which `$…$` stays text. Elsewhere JupyterLab renders it as a formula, which may be a link or cover the
 page."""
 
-_CONTROL = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_STEERING = regex(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]+")
 _MATH = str.maketrans({"$": "\N{FULLWIDTH DOLLAR SIGN}", "\\": "\N{FULLWIDTH REVERSE SOLIDUS}"})
 
 

@@ -6,14 +6,13 @@ They are replaced in everything that is written or shown, also in the spellings 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
-
-from agentlab._internal.lazy import pathlib, regex
 
 Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
 """A word that is part of the key in any spelling, for a fast search, and the pattern of the whole key."""
@@ -26,13 +25,13 @@ MAX_REMEMBERED = 256
 """The number of keys that are remembered, the most recently sent ones. Signed requests send a new one each time."""
 _ENVIRONMENT_INTERVAL_S = 1.0
 
-_NAME = regex(
+_NAME = re.compile(
     r"(?i)(?:(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)key|secret|token|password"
     r"|passwd|passphrase|credentials?|pat|api_?secret|auth)|.*(?<!public)_key)(?:_id|_value|_[0-9]+|_bedrock)?"
 )
 """Names of environment variables with keys: OPENAI_API_KEY, SERPAPI_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
-_NO_KEY = regex(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
-_WORD = regex(rb"[A-Za-z0-9]+")
+_NO_KEY = re.compile(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
+_WORD = re.compile(rb"[A-Za-z0-9]+")
 
 _lock = threading.Lock()
 _sent: dict[str, None] = {}

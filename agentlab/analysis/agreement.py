@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -88,8 +89,6 @@ class Agreement:
         return printable(f"Agreement({self.what}; {self._words()})")
 
     def _repr_html_(self) -> str:
-        import html
-
         tables = "".join(
             table.head(SHOWN_PAIRS).to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs)
         )

@@ -23,12 +23,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import Later
 from agentlab.errors import ConfigurationError
-
-special = Later("scipy.special")  # an eighth of a second to import, which plots without intervals need not wait for
 
 SMALL_SAMPLE = 20
 """An interval from fewer units gets a warning."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import comb
 
 from agentlab.analysis.groups import (
     By,
@@ -119,7 +120,5 @@ def _figures(tasks: pd.DataFrame, units: pd.Series[Any], k: int, level: float, s
 
 def chances(runs: Any, successes: Any, k: int, *, every: bool) -> Any:
     """Return for each task the chance that k of its runs, drawn without replacement, have a success, or with `every` only successes."""
-    from scipy.special import comb
-
     runs, successes = np.asarray(runs, dtype=float), np.asarray(successes, dtype=float)
     return comb(successes, k) / comb(runs, k) if every else 1 - comb(runs - successes, k) / comb(runs, k)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import special
+from scipy.optimize import brentq
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted, percent
@@ -31,7 +33,7 @@ from agentlab.analysis.groups import (
     scores_of,
     whole_runs,
 )
-from agentlab.analysis.intervals import MIN_UNITS, checked_level, special, student
+from agentlab.analysis.intervals import MIN_UNITS, checked_level, student
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
@@ -97,8 +99,6 @@ def power(
         >>> round(lab.power(runs).difference, 2)
         0.74
     """
-    from scipy.optimize import brentq
-
     level, pilot = checked_level(level), None
     if not 0 < power < 1:
         raise ConfigurationError(f"power={power!r}: pass a number between 0 and 1, such as 0.8.")

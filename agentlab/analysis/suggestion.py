@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from agentlab._internal import lazy
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable
 from agentlab.analysis.compare import TOO_FEW
 from agentlab.analysis.grids import Grid, budget_code
@@ -23,8 +22,6 @@ CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 
 AXES = {"cost_usd": "cost_mean", "tokens": "tokens_mean", "time_s": "time_mean", "steps": "step_mean"}
 """The column of a backtest's frame for each measure of cost."""
-
-DRAWING = "agentlab.plots.what_if_frontier:what_if_with_suggestion"
 
 NO_INTERVAL = "No interval for"
 """The start of sentences that say why a figure has no interval."""
@@ -139,10 +136,12 @@ class Suggestion:
             >>> found.plot().alt
             'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 ...
         """
+        from agentlab.plots.what_if_frontier import what_if_with_suggestion
+
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
-        return lazy.call(DRAWING, self.frame, self.code if self else "", **options)
+        return what_if_with_suggestion(self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -332,6 +331,8 @@ class Suggestions:
             >>> found.plot().alt
             'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier of brief: StepCou...
         """
+        from agentlab.plots.what_if_frontier import what_if_with_suggestion
+
         table = self.candidates
         if table.empty:
             reasons = " ".join(f"{name}: {' '.join(one.why)}" for name, one in self.groups.items())
@@ -339,7 +340,7 @@ class Suggestions:
         cost_in = next(iter(self.groups.values())).cost_in
         options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
         code = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return lazy.call(DRAWING, table, code, **options)
+        return what_if_with_suggestion(table, code, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:

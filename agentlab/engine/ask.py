@@ -6,13 +6,14 @@ import inspect
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
+from agentlab.engine.call_context import RunContext
 from agentlab.engine.client import CallContext
-from agentlab.engine.continuation import least_tokens
+from agentlab.engine.continuation import ContinuationRequest, least_tokens
+from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.errors import (
     ConfigurationError,
@@ -26,6 +27,7 @@ from agentlab.errors import (
 from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.conditions import MaxOutputTokens
 from agentlab.limits.reading import Action, Decision
+from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.pricing import cost_of
 from agentlab.model.responses import ModelResponse, RateLimit
@@ -34,12 +36,6 @@ from agentlab.providers.finish_detection import log_signal
 from agentlab.providers.wires.read import unique_call_ids
 from agentlab.records import events
 from agentlab.records.step import ModelCall, Seam
-
-if TYPE_CHECKING:
-    from agentlab.engine.call_context import RunContext
-    from agentlab.engine.continuation import ContinuationRequest
-    from agentlab.engine.step_builder import StepBuilder
-    from agentlab.limits.settings import RunSettings
 
 CHARACTERS_PER_TOKEN = 4
 

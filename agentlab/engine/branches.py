@@ -5,29 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
+from agentlab.engine.control import Control
 from agentlab.engine.plan import Origin, RunPlan
+from agentlab.engine.stepper import Stepper
+from agentlab.engine.timeline import Timeline
 from agentlab.engine.unreachable import never_met, warn_of
+from agentlab.engine.worker import Worker
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import as_condition
+from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import ContinuationPolicy
-from agentlab.limits.settings import as_approve, as_budget, as_continuation, as_policy, as_terminating
-
-if TYPE_CHECKING:
-    from agentlab.engine.control import Control
-    from agentlab.engine.stepper import Stepper
-    from agentlab.engine.timeline import Timeline
-    from agentlab.engine.worker import Worker
-    from agentlab.limits.live import LiveSettings
-    from agentlab.limits.settings import RunSettings
-    from agentlab.model.parts import Content
-    from agentlab.records.events import Event
-    from agentlab.records.history import RunHistory
-    from agentlab.records.result import RunResult
+from agentlab.limits.settings import RunSettings, as_approve, as_budget, as_continuation, as_policy, as_terminating
+from agentlab.model.parts import Content
+from agentlab.records.events import Event
+from agentlab.records.history import RunHistory
+from agentlab.records.result import RunResult
 
 
 class RunLike(Protocol):

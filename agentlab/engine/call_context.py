@@ -6,6 +6,7 @@ run is the outermost one: its limits and its agent's `max_depth` apply to every 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
@@ -14,27 +15,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import asyncio
 from agentlab._internal.values import dataclass
-from agentlab.engine.plan import RunSnapshot
+from agentlab.engine.control import Control
+from agentlab.engine.plan import Ending, Origin, RunPlan, RunSnapshot
 from agentlab.engine.step_builder import OpenChild, StepBuilder, Used
+from agentlab.engine.timeline import Timeline
 from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import LIMIT_REASONS, Budget, DefaultTurns
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.reading import Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import ToolCall
 from agentlab.records.history import ZERO, RunHistory
 from agentlab.records.provenance import LazySetup
 from agentlab.records.result import RunResult
-
-if TYPE_CHECKING:
-    from agentlab.engine.control import Control
-    from agentlab.engine.plan import Ending, Origin, RunPlan
-    from agentlab.engine.timeline import Timeline
-    from agentlab.model.messages import ToolCall
 
 MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""

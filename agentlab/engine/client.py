@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import agentlab.providers.finish_detection as signals  # `from` would first ask the package for a name, which makes an error
+import tenacity
+
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import hashlib, helps_with_keywords
+from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab._internal.values import dataclass
 from agentlab.errors import (
@@ -35,6 +38,7 @@ from agentlab.model.parts import Part
 from agentlab.model.pricing import misspelling_hint
 from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta, ToolCallDelta
 from agentlab.model.usage import UsageSource
+from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider, Server
 from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
 from agentlab.providers.wires.finish_rules import find_error
@@ -261,8 +265,6 @@ class HttpModel:
     async def _retry(
         self, failure: Exception | ModelResponse, http_request: HttpRequest, request: ModelRequest, context: CallContext
     ) -> ModelResponse:
-        import tenacity  # slow to load; only a call that failed needs it
-
         failures = iter([failure])
         backoff = tenacity.wait_random_exponential(multiplier=self.retry.first_wait_s, max=self.retry.longest_wait_s)
 
@@ -552,8 +554,6 @@ def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
 
 def _seconds(date: str | None) -> float | None:
     """Return an HTTP date as seconds since 1970."""
-    from email.utils import parsedate_to_datetime  # slow to load, and rarely needed
-
     try:
         then = parsedate_to_datetime(date or "")
     except (ValueError, OverflowError):

@@ -14,7 +14,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentlab._internal.lazy import regex
 from agentlab._internal.values import dataclass
 from agentlab.engine.termination import is_cut_off
 from agentlab.limits.budget import LEAST_OUTPUT_TOKENS
@@ -223,15 +222,15 @@ FEWEST_WORDS, FEWEST_WORDS_OF_LINES = 4, 8
 SHORTEST_LINE = 4
 """The fewest characters of an unfinished line whose repetition after a code fence shows that the block begins again."""
 
-_WORDS_ONLY = regex(r"[\w'’-]+(?:[,;:.!?]? [\w'’-]+)*[.!?]?")
+_WORDS_ONLY = re.compile(r"[\w'’-]+(?:[,;:.!?]? [\w'’-]+)*[.!?]?")
 
-_SENTENCE_END = regex(r"[.!?][\"'”’)]?\s+\Z")
+_SENTENCE_END = re.compile(r"[.!?][\"'”’)]?\s+\Z")
 
-_MARK = regex(r"(?:[-*+] |#{1,6} |`{3}|~{3})\S")
+_MARK = re.compile(r"(?:[-*+] |#{1,6} |`{3}|~{3})\S")
 
-_FENCE = regex(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$", re.MULTILINE)
 
-_FENCE_AGAIN = regex(r"(?:`{3,}|~{3,})[ \t]*([\w+#.-]+)[ \t]*\n")
+_FENCE_AGAIN = re.compile(r"(?:`{3,}|~{3,})[ \t]*([\w+#.-]+)[ \t]*\n")
 
 
 def repeated(before: str, after: str) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
+from agentlab.engine.branches import RunLike
 from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits, twice
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.limits.combinators import StopCondition
@@ -16,13 +17,8 @@ from agentlab.limits.condition_tree import describe
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
-from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, advice_for
+from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, RunResult, advice_for
 from agentlab.records.step import StepResult
-
-if TYPE_CHECKING:
-    from agentlab.engine.branches import RunLike
-    from agentlab.records.result import RunResult
-
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
 

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from agentlab._internal.values import dataclass
+from agentlab.engine.client import Model
+from agentlab.engine.control import Given, PendingCall
 from agentlab.errors import ConfigurationError
+from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Reading
+from agentlab.limits.settings import RunSettings
 from agentlab.model.conversation import Conversation
 from agentlab.model.finish_reasons import FinishReason, StopReason
-from agentlab.model.messages import Message, Parameters, ToolCall, ToolResult, user_message
+from agentlab.model.messages import JSON, Message, ModelRequest, Parameters, ToolCall, ToolResult, ToolSpec, user_message
 from agentlab.model.parts import Content, split
+from agentlab.model.responses import ModelResponse
+from agentlab.records.events import Event, RunObserver
 from agentlab.records.history import RunHistory
+from agentlab.records.provenance import LazySetup, Setup
 from agentlab.records.result import INCREASE_BUDGET, RunResult
 from agentlab.records.step import StepResult
+from agentlab.tools import Tool
+from agentlab.tools.outputs import OutputType
+from agentlab.transport import Transport
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from agentlab.engine.client import Model
-    from agentlab.engine.control import Given, PendingCall
-    from agentlab.limits.policies import TerminatingTools
-    from agentlab.limits.settings import RunSettings
-    from agentlab.model.messages import JSON, ModelRequest, ToolSpec
-    from agentlab.model.responses import ModelResponse
-    from agentlab.records.events import Event, RunObserver
-    from agentlab.records.provenance import LazySetup, Setup
-    from agentlab.tools import Tool
-    from agentlab.tools.outputs import OutputType
-    from agentlab.transport import Transport
-
-    Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
-    RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
-    Blame: TypeAlias = Callable[[str, Exception], None]
+Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
+RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+Blame: TypeAlias = Callable[[str, Exception], None]
 
 R = TypeVar("R")
 

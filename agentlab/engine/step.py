@@ -15,18 +15,19 @@ recorded as a step before anything else happens.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from agentlab._internal.formatting import in_words as number_in_words
-from agentlab._internal.lazy import asyncio
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
+from agentlab.engine.call_context import RunContext
 from agentlab.engine.control import StepSuspended, StopRequest
 from agentlab.engine.plan import LAST_ANSWER, LIMIT_RAISED, Ending
 from agentlab.engine.step_builder import StepBuilder
+from agentlab.engine.timeline import Timeline
 from agentlab.engine.tool_calls import check_output, execute_tools, give_up_children, remind
 from agentlab.engine.turn import take_turn
 from agentlab.errors import StopRequested
@@ -41,10 +42,6 @@ from agentlab.model.messages import Message, ToolResult
 from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
 from agentlab.records.step import StepResult
-
-if TYPE_CHECKING:
-    from agentlab.engine.call_context import RunContext
-    from agentlab.engine.timeline import Timeline
 
 
 async def take_step(run: RunContext) -> StepResult | None:

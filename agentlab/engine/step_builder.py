@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.redaction import in_words
 from agentlab._internal.values import dataclass
+from agentlab.engine.control import StopRequest
+from agentlab.engine.plan import Ending
+from agentlab.engine.timeline import Timeline
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderError
 from agentlab.limits.reading import Action, Decision, Reading, Remaining
+from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
 from agentlab.model.responses import ModelResponse, moved
@@ -18,12 +22,6 @@ from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_
 from agentlab.records.history import ZERO, RunHistory
 from agentlab.records.result import advice_for
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
-
-if TYPE_CHECKING:
-    from agentlab.engine.control import StopRequest
-    from agentlab.engine.plan import Ending
-    from agentlab.engine.timeline import Timeline
-    from agentlab.limits.settings import RunSettings
 
 _UNKNOWN_USAGE = Usage()
 _UNKNOWN_COST = Cost(reason="A call was started and never returned.")

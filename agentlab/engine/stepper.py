@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from agentlab._internal.asyncio_tools import cancel_and_wait
-from agentlab._internal.lazy import asyncio
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.call_context import RunContext

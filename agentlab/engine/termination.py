@@ -35,9 +35,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import pydantic_core
+
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import module_hooks, pydantic_core
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.safe_text import whole
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError

@@ -6,6 +6,7 @@ A tool that needs approval is executed once a person has decided; until then the
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import time
@@ -13,17 +14,19 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+
+import pydantic
 
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import asyncio, pydantic
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
+from agentlab.engine.call_context import RunContext
 from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
-from agentlab.engine.step_builder import Share
+from agentlab.engine.step_builder import Share, StepBuilder
 from agentlab.errors import ConfigurationError
 from agentlab.limits.evaluation import read_condition
+from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.conversation import NOT_DONE
 from agentlab.model.finish_reasons import StopReason
@@ -32,12 +35,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
 from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, schemas
-
-if TYPE_CHECKING:
-    from agentlab.engine.call_context import RunContext
-    from agentlab.engine.step_builder import StepBuilder
-    from agentlab.limits.policies import TerminatingTools
-    from agentlab.tools.outputs import OutputType
+from agentlab.tools.outputs import OutputType
 
 REFUSED = "The person refused this call. It was not executed."
 UNDECIDED = "This call could not be approved. It was not executed."

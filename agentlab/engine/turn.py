@@ -14,20 +14,17 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from agentlab.engine.ask import BudgetExhausted, ask, no_call_left
+from agentlab.engine.call_context import RunContext
 from agentlab.engine.continuation import FurtherCalls, has_incomplete_call, issue_of, least_tokens
+from agentlab.engine.step_builder import StepBuilder
 from agentlab.errors import ReplayMissError
 from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
-
-if TYPE_CHECKING:
-    from agentlab.engine.call_context import RunContext
-    from agentlab.engine.step_builder import StepBuilder
 
 _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MAX_RESUMES = 8

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentlab._internal.lazy import did_you_mean, regex
+from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab.errors import AgentlabWarning
 from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
@@ -26,7 +26,7 @@ from agentlab.records.history import RunHistory
 
 _VENDORS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
 """Vendors whose finish reasons are all known. Others pass on those of another vendor."""
-_ERROR_CODE = regex(r"(?i)error|limit|exceed|exhaust|overload|throttl|unavailable|timeout|denied|invalid|^\d+$")
+_ERROR_CODE = re.compile(r"(?i)error|limit|exceed|exhaust|overload|throttl|unavailable|timeout|denied|invalid|^\d+$")
 """Error codes, such as `overloaded_error`, are finish reasons too, and no table lists them all."""
 
 

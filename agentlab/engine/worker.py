@@ -7,6 +7,8 @@ threads, as in a browser, the background is a task on the caller's event loop.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import os
@@ -15,17 +17,13 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.kernel import has_page, on_stop_button, waiting
-from agentlab._internal.lazy import asyncio
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds
-
-if TYPE_CHECKING:
-    import concurrent.futures
 
 T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)

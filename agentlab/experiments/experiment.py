@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
@@ -26,6 +28,7 @@ from agentlab.agent import Agent
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, StorageError
 from agentlab.experiments import runner, schedule
+from agentlab.experiments.frames import plan
 from agentlab.experiments.grid import Cell, Grid, Where, grid
 from agentlab.experiments.results import ExperimentResults, remarks
 from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, intervals
@@ -52,9 +55,6 @@ from agentlab.storage import StoredRun
 from agentlab.storage.loader import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Experiment(Displayable):
@@ -157,8 +157,6 @@ class Experiment(Displayable):
             0  brief        p1       1
             1  brief        p1       2
         """
-        from agentlab.experiments.frames import plan
-
         return plan(self.grid, self._to_do(retry=retry))
 
     def dry_run(self, *, retry: bool = False) -> DryRun:

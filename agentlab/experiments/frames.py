@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from agentlab.experiments.grid import AXES
+from agentlab.experiments.grid import AXES, Grid
+from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.runner import NOT_STARTED
+from agentlab.experiments.scorers.base import Scorer
 from agentlab.experiments.scoring import Several, each_of
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
 from agentlab.model.parts import as_text
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
 from agentlab.records.frames import FRAMES, any_array, array, to_frame
-
-if TYPE_CHECKING:
-    from agentlab.experiments.grid import Grid
-    from agentlab.experiments.results import ExperimentResults
-    from agentlab.experiments.scorers.base import Scorer
+from agentlab.storage import parquet
 
 _FIXED = [column.name for column in STEP_COLUMNS]
 
@@ -58,13 +56,11 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
 
 def export(results: ExperimentResults, folder: str | Path) -> None:
     """Write Parquet files of all runs in the store, with the experiment's columns."""
-    from agentlab.storage.parquet import export
-
     runs = results.runs[results.runs["state"] != NOT_STARTED].set_index("run_id")
     known = [column.name for column in RUN_COLUMNS]
     own = runs[[name for name in runs.columns if name not in (*known, "state", "begun_at")]]
     of_rows = [name for name in own.columns if name in AXES or name in ("score", "score_error") or name.startswith("score.")]
-    export(results.store, folder, own, of_rows)
+    parquet.export(results.store, folder, own, of_rows)
 
 
 def _leaf(name: str) -> tuple[str, int]:

@@ -5,28 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from agentlab._internal.redaction import redact, text_of
 from agentlab._internal.safe_text import whole
+from agentlab.agent import Agent
 from agentlab.analysis.compare import paired, summary
 from agentlab.analysis.origins import provenance
 from agentlab.analysis.passes import pass_at_k
+from agentlab.engine.client import Model
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import AXES
+from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.scoring import code_version, each_of
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import condition_code
 from agentlab.model.parts import as_text
 from agentlab.providers.registry import Provider
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent
-    from agentlab.engine.client import Model
-    from agentlab.experiments.results import ExperimentResults
 
 FORMAT = 1
 PAIRED = ("score", "cost_usd", "total_tokens")

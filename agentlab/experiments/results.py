@@ -11,13 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from agentlab._internal import lazy
+import pandas as pd
+
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
+from agentlab.analysis.agreement import Agreement, agreement
+from agentlab.analysis.compare import paired, summary
 from agentlab.errors import AgentlabWarning
 from agentlab.experiments.grid import Grid
+from agentlab.experiments.rescore import named_scorers, rescore
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.scorers.base import Scorer
 from agentlab.experiments.shared_budget import Spent, spent_before
@@ -27,9 +31,6 @@ from agentlab.limits.fields import whole_number
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from agentlab.analysis.agreement import Agreement
     from agentlab.plots import PlotFigure
 
 
@@ -164,8 +165,9 @@ class ExperimentResults(Displayable):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
-        return result
+        from agentlab.experiments.frames import frame
+
+        return frame(self, what)
 
     def export(self, folder: str | Path) -> None:
         """Write the runs as `store.export` does, with the experiment's columns (agent, task, settings, repeat, scores, …) in each file.
@@ -182,7 +184,9 @@ class ExperimentResults(Displayable):
                agent prompt_id  score  call
             0  brief        p1    1.0     1
         """
-        lazy.call("agentlab.experiments.frames:export", self, folder)
+        from agentlab.experiments.frames import export
+
+        export(self, folder)
 
     async def rescore(
         self,
@@ -210,8 +214,6 @@ class ExperimentResults(Displayable):
               prompt_id  score.same
             0        p1        True
         """
-        from agentlab.experiments.rescore import named_scorers, rescore
-
         whole_number("rescore", "concurrency", concurrency)
         named = named_scorers(self.statuses, scorers, name)
         missing = await rescore(
@@ -233,8 +235,6 @@ class ExperimentResults(Displayable):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        from agentlab.analysis.compare import summary
-
         return summary(self.runs, self._groups(by), **more)
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -246,8 +246,6 @@ class ExperimentResults(Displayable):
                  group against  difference
             0  endless   brief       285.0
         """
-        from agentlab.analysis.compare import paired
-
         return paired(self.runs, what, by or "agent", **more)
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
@@ -259,8 +257,6 @@ class ExperimentResults(Displayable):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        from agentlab.analysis.agreement import agreement
-
         return agreement(self.runs, what, by or "agent", **more)
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
@@ -291,8 +287,9 @@ class ExperimentResults(Displayable):
             >>> results.report()[:15]
             '<!DOCTYPE html>'
         """
-        html: str | Path = lazy.call("agentlab.notebook.report:report", self, path)
-        return html
+        from agentlab.notebook.report import report
+
+        return report(self, path)
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:

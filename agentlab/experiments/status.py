@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import Redactor, text_of
@@ -212,8 +214,6 @@ class Progress:
 
 
 def _bar(provider: str, total: int, done: int) -> Any:
-    from tqdm.auto import tqdm
-
     if not can_start_threads():
         tqdm.monitor_interval = 0  # otherwise tqdm starts a thread that looks for bars that stand still
     return tqdm(desc=one_line(provider), total=total, initial=done, unit="run", mininterval=REDRAW_INTERVAL_S, miniters=0)

@@ -18,7 +18,9 @@ from datetime import date
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, cast, overload
+
+import pandas as pd
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
@@ -28,9 +30,7 @@ from agentlab._internal.safe_text import cut, one_line, whole
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import user_message
 from agentlab.model.parts import Content, Part
-
-if TYPE_CHECKING:
-    import pandas as pd
+from agentlab.records.frames import array
 
 Source: TypeAlias = "Tasks | str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any]"
 
@@ -264,10 +264,6 @@ class Tasks(Sequence[Task], Displayable):
                id target
             0  p1  Paris
         """
-        import pandas as pd
-
-        from agentlab.records.frames import array
-
         columns: dict[str, Any] = {
             "id": array(self.ids, "string"),
             "prompt": array([task.text for task in self], "string"),
@@ -375,8 +371,6 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
         raise ConfigurationError(f"{str(path)!r} is none of the files that can be read: {', '.join(FILES)}.")
     try:
         if kind == ".parquet":
-            import pandas as pd
-
             return [{str(name): value for name, value in row.items()} for row in pd.read_parquet(path).to_dict("records")]
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, ImportError) as error:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -21,10 +21,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.experiments.experiment import Experiment
 from agentlab.experiments.report import FORMAT, Data, rows_of, study_data
 from agentlab.transport import Replay, current, is_chosen, replay
-from agentlab.transport.replaying import ReplayIndex
-
-if TYPE_CHECKING:
-    from agentlab.transport.replaying import Match
+from agentlab.transport.replaying import Match, ReplayIndex
 
 DATA_ID = "agentlab-report"
 """The id of the element with the data in a report."""

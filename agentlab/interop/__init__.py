@@ -26,22 +26,12 @@ May import: `storage` and what is below it.
 from typing import TYPE_CHECKING
 
 from agentlab._internal.lazy import module_hooks
-
-if TYPE_CHECKING:
-    from agentlab.interop.import_inspect import inspect
-    from agentlab.interop.import_otel import otel
-    from agentlab.interop.import_own import parquet, store
-    from agentlab.interop.rows import Imported
-
-_PLACES = {  # imported when first used: they load pandas, which the exporter does not need
-    "Imported": "agentlab.interop.rows",
-    "inspect": "agentlab.interop.import_inspect",
-    "otel": "agentlab.interop.import_otel",
-    "parquet": "agentlab.interop.import_own",
-    "store": "agentlab.interop.import_own",
-}
+from agentlab.interop.import_inspect import inspect
+from agentlab.interop.import_otel import otel
+from agentlab.interop.import_own import parquet, store
+from agentlab.interop.rows import Imported
 
 __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = module_hooks("agentlab.importers", __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks("agentlab.importers", __all__)

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from agentlab._internal.lazy import pydantic
+import pydantic
+
 from agentlab._internal.redaction import text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context

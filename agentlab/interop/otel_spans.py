@@ -13,15 +13,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+from opentelemetry.context import Context
+from opentelemetry.metrics import Histogram, MeterProvider
+from opentelemetry.trace import INVALID_SPAN, Span, SpanContext, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.util.types import AttributeValue
 
 from agentlab import __version__
 from agentlab._internal.redaction import Redactor, redact, text_of
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
 from agentlab.interop import otel_attributes as names
 from agentlab.model.finish_reasons import StopReason
@@ -29,16 +33,8 @@ from agentlab.model.messages import ToolResult
 from agentlab.records import events
 from agentlab.records.step import ModelCall, StepResult
 
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
-    from opentelemetry.metrics import Histogram, MeterProvider
-    from opentelemetry.trace import SpanContext, TracerProvider
-    from opentelemetry.util.types import AttributeValue
-
-    from agentlab.agent import Run
-
 T = TypeVar("T")
-Attributes = dict[str, "AttributeValue"]
+Attributes = dict[str, AttributeValue]
 
 _TOOL_NAME_CHARS = 100
 """Maximum length of a tool's name in the name of a span, since it is from the model."""

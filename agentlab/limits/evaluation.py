@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -9,7 +10,6 @@ from typing import Any
 
 from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, discard
 from agentlab._internal.errors import AgentlabWarning
-from agentlab._internal.lazy import asyncio
 from agentlab.limits.combinators import Custom, Off, StopCondition, read_off
 from agentlab.limits.reading import Reading, Totals
 

@@ -9,17 +9,22 @@ Media types are read from the first bytes, never from the name of a file.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import os
+import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
 
+import pydantic_core
+
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import base64, hashlib, pathlib, pydantic_core, regex
 from agentlab._internal.redaction import redact_known, redact_url
 from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass
@@ -540,7 +545,7 @@ def _webp(data: bytes) -> tuple[int, int]:
     return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
 
 
-_FRAME = regex(rb"[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]")
+_FRAME = re.compile(rb"[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]")
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:

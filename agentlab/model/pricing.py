@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agentlab._internal.lazy import near, regex, urllib_parse
+import genai_prices
+from genai_prices.data_snapshot import DataSnapshot, get_snapshot
+from genai_prices.types import ModelInfo, ModelPrice, PriceVariant, StartDateConstraint, TimeOfDateConstraint
+from genai_prices.types import Provider as Seller
+
+from agentlab._internal.lazy import near
 from agentlab.model.usage import Cost, CostSource, Usage
-
-if TYPE_CHECKING:
-    from genai_prices.data_snapshot import DataSnapshot
-    from genai_prices.types import ModelInfo, PriceVariant, TimeOfDateConstraint
-    from genai_prices.types import Provider as Seller
 
 PRICE_BOOK_NAMES: Mapping[str, str] = {
     "openai": "openai",
@@ -95,8 +96,8 @@ _NO_EXACT_SEARCH_PRICE = {
 }
 """Sellers and models for which the number of web searches does not give their price."""
 
-_IN_REGION = regex(r"https://([a-z0-9-]+-aiplatform|aiplatform\.[a-z]+\.rep)\.googleapis\.com")
-_DEARER_IN_REGION = regex(r"claude|gemini-[3-9]")
+_IN_REGION = re.compile(r"https://([a-z0-9-]+-aiplatform|aiplatform\.[a-z]+\.rep)\.googleapis\.com")
+_DEARER_IN_REGION = re.compile(r"claude|gemini-[3-9]")
 """Google Cloud's addresses in one region, and the models that cost more there: https://platform.claude.com/docs/en/about-claude/pricing,
 read 2026-11-23, and the uplifts in litellm 1.109's table for Vertex AI, read 2026-11-24."""
 
@@ -106,7 +107,7 @@ _ROUTER = "https://router.huggingface.co/v1"
 _SAME_SERVER = {"https://api.together.ai": "https://api.together.xyz"}
 """Addresses that the price list has under an older name."""
 
-_SEARCHES_ALWAYS = regex(r"search-(?:preview|api)\b")
+_SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
 """OpenAI's chat completion models that search the web in each call, for a fee that depends on settings not in the response."""
 
 _NO_USAGE = Cost(reason="The provider reports no usage.")
@@ -162,8 +163,6 @@ def cost_of(
 
 def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVariant] | None, usage: Usage) -> Cost:
     """Return the cost by the prices at this time."""
-    import genai_prices
-
     days, hours = _conditions(model)
     if days and at.date() < days[-1] and any(one.active(at) for one in hours):
         return Cost(reason=f"The price list has no price of {model.id} at that hour before {days[-1]}.")
@@ -243,8 +242,6 @@ def _prices_of_tier(seller: Seller, model: ModelInfo, tier: str | None) -> list[
 
 def _steps_of(model: ModelInfo) -> Iterator[int]:
     """Yield the prompt lengths above which a model has other prices, now or earlier."""
-    from genai_prices.types import ModelPrice
-
     for prices in [model.prices] if isinstance(model.prices, ModelPrice) else [one.prices for one in model.prices]:
         for price in prices.__dict__.values():
             yield from (step.start for step in getattr(price, "tiers", ()))
@@ -259,8 +256,6 @@ def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime
 
 def _conditions(model: ModelInfo, tier: list[PriceVariant] | None = None) -> tuple[list[date], list[TimeOfDateConstraint]]:
     """Return the days on which a model's prices changed, in order, and the hours that have their own prices."""
-    from genai_prices.types import ModelPrice, StartDateConstraint, TimeOfDateConstraint
-
     found = [] if isinstance(model.prices, ModelPrice) else [one.constraint for one in model.prices]
     found += [one.constraint for one in tier or ()]
     days = sorted(one.start_date for one in found if isinstance(one, StartDateConstraint))
@@ -274,8 +269,6 @@ class _Book:
     """One edition of the price list, with a cache: a lookup without a result takes as long as a step of a run."""
 
     def __init__(self, newest: Callable[[], DataSnapshot]) -> None:
-        import genai_prices
-
         self.newest = newest
         self.snapshot = newest()
         updated = f" updated {self.snapshot.timestamp:%Y-%m-%d}" if self.snapshot.from_auto_update else ""
@@ -295,7 +288,7 @@ class _Book:
             name = PRICE_BOOK_NAMES.get(provider, provider)
             seller = next((one for one in self.snapshot.providers if one.id == name), None)
         if seller is None:
-            label = f"the server {urllib_parse.urlsplit(address).hostname}" if address else f"the provider {provider!r}"
+            label = f"the server {urllib.parse.urlsplit(address).hostname}" if address else f"the provider {provider!r}"
             return Cost(reason=f"The price list does not have {label}.")
         if _DEARER_IN_REGION.match(model) and _IN_REGION.match(address):
             return Cost(reason=f"The price list has only the price of {model} at Google Cloud's global address.")
@@ -307,7 +300,7 @@ class _Book:
     def _seller_at(self, address: str) -> Seller | None:
         """Return the seller at an address. The list's patterns match prefixes, but here the whole host must match, so that a proxy
         whose host begins with a vendor's host is not mistaken for the vendor."""
-        parts = urllib_parse.urlsplit(address)
+        parts = urllib.parse.urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         origin = _SAME_SERVER.get(origin, origin)
         for seller in self.snapshot.providers:
@@ -327,8 +320,6 @@ _books: list[_Book] = []
 def _newest_book() -> _Book:
     """Return the current list, which the package may update."""
     if not _books or _books[0].snapshot is not _books[0].newest():
-        from genai_prices.data_snapshot import get_snapshot
-
         _books[:] = [_Book(get_snapshot)]
     return _books[0]
 
@@ -352,10 +343,8 @@ _VENDORS = ("openai", "anthropic", "gemini", "xai")
 @cache
 def models_of(provider: str) -> tuple[str, ...]:
     """Return the models of a provider by their names in the price list, without entries for many models; none without prices."""
-    from genai_prices import data_snapshot
-
     name = PRICE_BOOK_NAMES.get(provider, provider)
-    sellers = (seller for seller in data_snapshot.get_snapshot().providers if seller.id == name)
+    sellers = (seller for seller in get_snapshot().providers if seller.id == name)
     return tuple(sorted({model.id for seller in sellers for model in seller.models if model.is_match(model.id)}))
 
 

@@ -13,40 +13,39 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pandas as pd
+
 from agentlab._internal.redaction import redact_url, text_of
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape
+from agentlab.agent import Agent, Run
+from agentlab.engine.lockstep import Lockstep
+from agentlab.engine.next_actions import NextAction
+from agentlab.engine.termination import DecisionContext
+from agentlab.experiments.experiment import Experiment
+from agentlab.experiments.results import ExperimentResults
+from agentlab.experiments.shared_budget import DryRun
+from agentlab.experiments.tasks import Tasks
+from agentlab.experiments.verify import Verification
+from agentlab.interop.otel_export import Telemetry
+from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import Node, condition_code, outline
-from agentlab.model.parts import in_bytes
-from agentlab.model.usage import shown_fields
+from agentlab.limits.live import LiveSettings
+from agentlab.limits.reading import Reading
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import TerminationSignal
+from agentlab.model.messages import Message, ToolResult
+from agentlab.model.parts import Part, in_bytes
+from agentlab.model.usage import Cost, Usage, shown_fields
 from agentlab.notebook.markup import provenance_rows
+from agentlab.providers.base import Provider
+from agentlab.records.history import RunHistory
+from agentlab.records.step import StepResult
+from agentlab.storage.store import Store
+from agentlab.tools import McpServer, Tool
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent, Run
-    from agentlab.engine.lockstep import Lockstep
-    from agentlab.engine.next_actions import NextAction
-    from agentlab.engine.termination import DecisionContext
-    from agentlab.experiments.experiment import Experiment
-    from agentlab.experiments.results import ExperimentResults
-    from agentlab.experiments.shared_budget import DryRun
-    from agentlab.experiments.tasks import Tasks
-    from agentlab.experiments.verify import Verification
-    from agentlab.interop.otel_export import Telemetry
-    from agentlab.limits.budget import Budget
-    from agentlab.limits.live import LiveSettings
-    from agentlab.limits.reading import Reading
-    from agentlab.limits.settings import RunSettings
-    from agentlab.model.finish_reasons import TerminationSignal
-    from agentlab.model.messages import Message, ToolResult
-    from agentlab.model.parts import Part
-    from agentlab.model.usage import Cost, Usage
-    from agentlab.providers.base import Provider
-    from agentlab.records.history import RunHistory
-    from agentlab.records.step import StepResult
-    from agentlab.serving.chat import Chat, ChatReply
-    from agentlab.storage.store import Store
-    from agentlab.tools import McpServer, Tool
-
+    from agentlab.serving.chat import Chat, ChatReply  # a package at the same level
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
@@ -581,8 +580,6 @@ def show_frames_as_pandas_does(shell: Any) -> None:
 
 def as_written(frame: Any) -> str | None:
     """Return the HTML of a DataFrame, marked so that JupyterLab renders no formulas in it."""
-    import pandas as pd
-
     with pd.option_context("display.html.use_mathjax", False):
         html: str | None = frame._repr_html_()
     return html

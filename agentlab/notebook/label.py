@@ -6,8 +6,9 @@ import json
 import os
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import traitlets
 
 from agentlab._internal.formatting import counted
@@ -23,9 +24,6 @@ from agentlab.notebook.page import label_script, label_style
 from agentlab.notebook.page.rich_text import code, markdown, part_html
 from agentlab.notebook.page.steps import on_one_line
 from agentlab.notebook.panel.page_widget import PageWidget
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 JSON = dict[str, Any]
 
@@ -207,8 +205,6 @@ class Labeller(LiveView):
         """All labels of these answers in the file, of all raters: `rater`, `prompt_id`, `answer`, `grade`, `score`, the number of
         `runs` with this answer, and `at`, the time. Of a pair, `answer` is the better one (NA: equal); it has no grade and no score.
         """
-        import pandas as pd
-
         items = {one.key: one for one in self.items}
         rows = [(items[item], line) for (_, item), line in self._file.read().items() if item in items]
         chosen = [

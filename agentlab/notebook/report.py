@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import agentlab
 from agentlab._internal.formatting import counted
@@ -20,14 +20,12 @@ from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, one_line
 from agentlab.errors import AgentlabError
 from agentlab.experiments.grid import AXES
 from agentlab.experiments.report import Data, rows_of, study_data
+from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.verify import DATA_ID
 from agentlab.model.messages import Parameters
 from agentlab.notebook.markup import Markup, dollars, escape_whole, picture, table
 from agentlab.notebook.page import html_file, written
 from agentlab.notebook.page.data import script_json
-
-if TYPE_CHECKING:
-    from agentlab.experiments.results import ExperimentResults
 
 MOST_ROWS = 300
 """Rows that a table shows; all of them are in the embedded data."""

@@ -25,28 +25,12 @@ The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 from typing import TYPE_CHECKING
 
 from agentlab._internal.lazy import module_hooks
-
-if TYPE_CHECKING:
-    from agentlab.providers.base import Capabilities, Provider, Signer, StreamParser, find_key
-    from agentlab.providers.wires.chat import FINISH_REASONS, Dialect
-    from agentlab.providers.wires.chat_provider import ChatCompletions
-    from agentlab.providers.wires.finish_rules import Table
-    from agentlab.providers.wires.responses_provider import Responses
-    from agentlab.transport.http import HttpRequest
-
-_PLACES = {
-    "Capabilities": "agentlab.providers.base",
-    "ChatCompletions": "agentlab.providers.wires.chat_provider",
-    "Dialect": "agentlab.providers.wires.chat",
-    "FINISH_REASONS": "agentlab.providers.wires.chat",
-    "HttpRequest": "agentlab.transport.http",
-    "Provider": "agentlab.providers.base",
-    "Responses": "agentlab.providers.wires.responses_provider",
-    "Signer": "agentlab.providers.base",
-    "StreamParser": "agentlab.providers.base",
-    "Table": "agentlab.providers.wires.finish_rules",
-    "find_key": "agentlab.providers.base",
-}
+from agentlab.providers.base import Capabilities, Provider, Signer, StreamParser, find_key
+from agentlab.providers.wires.chat import FINISH_REASONS, Dialect
+from agentlab.providers.wires.chat_provider import ChatCompletions
+from agentlab.providers.wires.finish_rules import Table
+from agentlab.providers.wires.responses_provider import Responses
+from agentlab.transport.http import HttpRequest
 
 __all__ = [
     "Capabilities",
@@ -63,4 +47,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = module_hooks("agentlab.providers", __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks("agentlab.providers", __all__)

@@ -10,13 +10,14 @@ import functools
 import os
 import re
 import threading
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, SupportsIndex, get_args
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import did_you_mean, regex, urllib_parse
+from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError
@@ -406,10 +407,10 @@ def refuse_lacking(parameters: Parameters, lacks: Sequence[str], provider: str) 
             )
 
 
-_CLAUDE_UNHEATED = regex(r"claude-(?:(?:fable|mythos|opus|sonnet)-5|haiku-5-5|opus-4-[78])")
-_CLAUDE_UNFORCED = regex(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet)-5-5)")
-_CLAUDE_REASONING = regex(r"claude-(?:(?:fable|mythos)-5|mythos-preview|opus-5-5)")
-_CLAUDE_46 = regex(r"claude-(?:opus|sonnet)-4-6")
+_CLAUDE_UNHEATED = re.compile(r"claude-(?:(?:fable|mythos|opus|sonnet)-5|haiku-5-5|opus-4-[78])")
+_CLAUDE_UNFORCED = re.compile(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet)-5-5)")
+_CLAUDE_REASONING = re.compile(r"claude-(?:(?:fable|mythos)-5|mythos-preview|opus-5-5)")
+_CLAUDE_46 = re.compile(r"claude-(?:opus|sonnet)-4-6")
 # https://platform.claude.com/docs/en/about-claude/models/migration-guide and the profiles of pydantic-ai 2.68, read 2026-11-25.
 
 
@@ -472,8 +473,8 @@ def check_key(provider: str, key: str) -> str:
 
 # Versions ------------------------------------------------------------------------------------------------------------------
 
-_IN_PATH = regex(r"v\d{1,3}(?:p\d{1,2})?(?:(?:alpha|beta|internal)\d{0,2})?", re.ASCII)
-_DATED = regex(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
+_IN_PATH = re.compile(r"v\d{1,3}(?:p\d{1,2})?(?:(?:alpha|beta|internal)\d{0,2})?", re.ASCII)
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
 
 
 def place_version(base_url: str, version: str | None, provider: str) -> tuple[str, str | None]:
@@ -508,7 +509,7 @@ def _malformed_version(version: object, provider: str, example: str) -> Configur
 # Addresses and variables as in the vendors' clients (google-genai 3.4, anthropic 2.12); credentials by google-auth.
 
 _GOOGLE_EXTRA = "pip install 'agentlab-jupyter[vertex]'"
-_REGION = regex(r"[a-z0-9-]+")
+_REGION = re.compile(r"[a-z0-9-]+")
 
 
 class GoogleCloud:
@@ -540,7 +541,7 @@ class GoogleCloud:
                 f"{self.name} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
                 f'lab.Provider("{self.name}", model=…, project="my-project").'
             )
-        return f"projects/{urllib_parse.quote(project, safe=':')}/locations/{self.location}"
+        return f"projects/{urllib.parse.quote(project, safe=':')}/locations/{self.location}"
 
     def check_key(self) -> None:
         """Raise MissingKeyError if there is neither a token nor google-auth."""

@@ -15,12 +15,14 @@ no text.
 from __future__ import annotations
 
 import functools
+import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import logging, module_hooks, regex
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.redaction import in_words
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, UnknownProviderError
@@ -38,7 +40,7 @@ def _logger() -> logging.Logger:
     return logging.getLogger("agentlab.signals")
 
 
-_PLAIN_VALUE = regex(r"[A-Za-z][A-Za-z_.-]{,63}")
+_PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
 
 class Detector(Protocol):

@@ -10,24 +10,22 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from agentlab._internal.errors import ConfigurationError, StoredError
 from agentlab._internal.redaction import in_words
 from agentlab._internal.values import dataclass
 from agentlab.limits.condition_tree import unique_name
 from agentlab.limits.reading import Decision, Reading
+from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import ResponseSource
 from agentlab.records import events
 from agentlab.records.events import detail_of, step_of
+from agentlab.records.history import RunHistory
 from agentlab.records.result import FOR_STOP_REASON, RunResult
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult, cost_usd_of, tokens_of
-
-if TYPE_CHECKING:
-    from agentlab.limits.settings import RunSettings
-    from agentlab.records.history import RunHistory
 
 
 @dataclass(frozen=True, slots=True)

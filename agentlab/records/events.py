@@ -13,6 +13,7 @@ from agentlab._internal.lazy import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Remaining
+from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import Hole, RateLimit
@@ -23,8 +24,6 @@ from agentlab.records.step import ChildUse, Seam, StepResult
 
 if TYPE_CHECKING:
     from typing import Any  # not a name of `lab.events`
-
-    from agentlab.limits.settings import RunSettings
 
 EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}  # names in stores and frames of earlier versions
 

@@ -6,15 +6,19 @@ A run collects it when it is first asked for, or stored. Versions and the commit
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
+import platform
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, fields
+from importlib import metadata
 from typing import Any
 
 import agentlab
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import hashlib
 from agentlab._internal.redaction import redact, redact_url, redacted_repr, text_of
 from agentlab._internal.values import dataclass
 from agentlab.model import messages as message_json
@@ -50,15 +54,11 @@ class Process(Displayable):
 @functools.cache
 def this_process() -> Process:
     """Return the versions and the commit of this process."""
-    import platform
-
     system = " ".join(part for part in (platform.system(), platform.release(), platform.machine()) if part)
     return Process(agentlab.__version__, platform.python_version(), system, dict(_versions()), *_git())
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    from importlib import metadata
-
     for name in LIBRARIES:
         try:
             yield name, metadata.version(name)
@@ -68,9 +68,6 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _git() -> tuple[str | None, bool | None]:
     """Return the commit, and whether tracked files differ from it; None without git, outside a repository, and if git is slow."""
-    import shutil
-    import subprocess
-
     git = shutil.which("git")
     if git is None:
         return None, None

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab._internal import lazy
+from pydantic_core import to_json
+
 from agentlab._internal.errors import AgentlabError, ConfigurationError, FixtureError, ProviderStatusError
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
@@ -17,13 +18,12 @@ from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import JSON, Message
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Cost, Usage
+from agentlab.records.history import RunHistory
 from agentlab.records.provenance import LazySetup, Provenance, Setup, provenance_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import TypeVar
-
-    from agentlab.records.history import RunHistory
 
     Out = TypeVar("Out", default=Any)
     Out_co = TypeVar("Out_co", default=Any, covariant=True)
@@ -120,8 +120,6 @@ class RunResult(Generic[Out_co]):
 
     def _output_text(self) -> str:
         """Return the output as text, if possible the content of its tool result: a store keeps that, but not every object."""
-        from pydantic_core import to_json
-
         output: Any = self.output
         last = self.history.last
         for result in () if last is None else reversed(last.tool_results):
@@ -245,8 +243,9 @@ class RunResult(Generic[Out_co]):
             2     3           753             71
             3     4           838            100
         """
-        frame: pd.DataFrame = lazy.call("agentlab.records.frames:to_frame", self, what)
-        return frame
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self, what)
 
     def __repr__(self) -> str:
         end = "terminated" if self.terminated else "truncated"
@@ -255,7 +254,9 @@ class RunResult(Generic[Out_co]):
         return f"RunResult({self.stop_reason}, {end}, {counted(len(self.history), 'step')}, {self.detail!r}{text})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return lazy.mime_bundle("agentlab.records.frames:result_bundle", self)
+        from agentlab.records.frames import result_bundle
+
+        return result_bundle(self)
 
 
 # Raised by `raise_for_stop` ----------------------------------------------------------------------------------------------------

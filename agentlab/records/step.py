@@ -5,24 +5,22 @@ All values are frozen; times are seconds, money is US dollars.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import exactly
-from agentlab._internal.lazy import hashlib
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Decision, Reading, Remaining
+from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason, StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import Hole, ModelResponse, moved
 from agentlab.model.usage import Cost, Usage
-
-if TYPE_CHECKING:
-    from agentlab.limits.settings import RunSettings
 
 N = TypeVar("N", int, Decimal)
 

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import pydantic_core
@@ -29,6 +29,7 @@ from agentlab._internal.asyncio_tools import needs_await, off_the_loop
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
+from agentlab.agent import Agent, Run
 from agentlab.engine.plan import LAST_ANSWER
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
@@ -42,9 +43,6 @@ from agentlab.model.parts import Content, as_text, joined
 from agentlab.records.result import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts
 from agentlab.transport import Transport, current
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent, Run
 
 MAX_ID_LENGTH = 200
 """Characters of a context's id."""

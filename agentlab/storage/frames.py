@@ -9,7 +9,7 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pandas as pd
 from pydantic_core import from_json
@@ -19,13 +19,10 @@ from agentlab.limits.condition_tree import unique_name
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
 from agentlab.records.frames import any_array, array, as_unicode, to_frame
 from agentlab.records.history import RunHistory
-from agentlab.storage import SqliteStorage
+from agentlab.storage import SqliteStorage, StoredRun
 from agentlab.storage.loader import interrupted_use
 from agentlab.storage.store import RunId, Store, id_of
 from agentlab.storage.writer import RUN_CONSTANT_COLUMNS
-
-if TYPE_CHECKING:
-    from agentlab.storage import StoredRun
 
 ROWS_AT_ONCE = 100
 """Few enough to fit into the processor's cache: parsing 1,000 at once takes nearly twice as long."""

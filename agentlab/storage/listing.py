@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab.engine.worker import RunState
 from agentlab.records.history import RunHistory
 from agentlab.storage import SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import WAITING_NOTE, interrupted_use, load_waiting
+from agentlab.storage.store import Store
 from agentlab.storage.writer import active_writers, is_writer_alive, is_writer_here
-
-if TYPE_CHECKING:
-    from agentlab.storage.store import Store
 
 SCORE_NOTE = "score"
 """The name of the note with the score that an experiment gave a run."""

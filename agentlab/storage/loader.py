@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from agentlab.agent import Agent, Run
 from agentlab.engine.client import CallContext
@@ -31,10 +31,8 @@ from agentlab.records.step import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
+from agentlab.tools.outputs import OutputType
 from agentlab.transport import current
-
-if TYPE_CHECKING:
-    from agentlab.tools.outputs import OutputType
 
 # Interrupted steps --------------------------------------------------------------------------------------------------------------
 #

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -24,9 +24,7 @@ from agentlab.records.frames import array, to_frame
 from agentlab.storage import StoredHead, StoredRun, StoredStep
 from agentlab.storage.frames import runs_frame, steps_frame
 from agentlab.storage.loader import BEGUN_TOOLS_NOTE, RESUMED_NOTE, SUB_AGENTS_NOTE
-
-if TYPE_CHECKING:
-    from agentlab.storage.store import Store
+from agentlab.storage.store import Store
 
 FORMAT = 1
 RUNS_AT_ONCE = 200

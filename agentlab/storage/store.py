@@ -14,10 +14,11 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from agentlab._internal import lazy
+import pandas as pd
+
 from agentlab._internal.display import Displayable
 from agentlab.agent import Agent, Run
 from agentlab.engine.branches import set_caller, set_parent
@@ -34,10 +35,6 @@ from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
 from agentlab.storage.sqlite import IN_MEMORY
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, store_note, writer_text
 from agentlab.subagent import SubAgent
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Where: TypeAlias = str | Path | Storage | None
 
@@ -389,8 +386,9 @@ class Store(Displayable):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        result: pd.DataFrame = lazy.call("agentlab.storage.frames:frame", self, what, run_ids)
-        return result
+        from agentlab.storage.frames import frame
+
+        return frame(self, what, run_ids)
 
     def export(self, folder: str | Path) -> None:
         """Write all runs as runs.parquet, steps.parquet, calls.parquet and tools.parquet into a folder, replacing an earlier export.
@@ -406,7 +404,9 @@ class Store(Displayable):
             >>> sorted(path.name for path in folder.iterdir())
             ['calls.parquet', 'runs.parquet', 'steps.parquet', 'tools.parquet']
         """
-        lazy.call("agentlab.storage.parquet:export", self, folder)
+        from agentlab.storage.parquet import export
+
+        export(self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
         """Add the runs that `export` wrote into a folder; return the ids of the new ones. Needs the same extra.
@@ -422,8 +422,9 @@ class Store(Displayable):
             >>> lab.Store().import_from(folder) == store.run_ids()
             True
         """
-        added: list[str] = lazy.call("agentlab.storage.parquet:import_from", self, folder)
-        return added
+        from agentlab.storage.parquet import import_from
+
+        return import_from(self, folder)
 
     def _one(self, run_id: RunId) -> StoredRun:
         return self.storage.runs([id_of(run_id)])[0]

@@ -10,9 +10,10 @@ May import: everything.
     contracts        the tests that every provider, and every storage, has to pass
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.lazy import unknown_name_error
 
 if TYPE_CHECKING:
     from agentlab.testing import faults
@@ -37,11 +38,19 @@ __all__ = [
 ]
 
 _PLACES = {  # imported when first used: every pytest imports this package, since its plugin is in it
-    **dict.fromkeys(("ProviderContract", "StorageContract", "Verified", "verify"), "agentlab.testing.contracts"),
-    **dict.fromkeys(("Faulty", "faulty"), "agentlab.testing.fault_transport"),
-    "faults": "agentlab.testing.faults",
-    **dict.fromkeys(("Said", "Script", "ScriptedProvider", "call", "say", "usage"), "agentlab.testing.scripted"),
+    **dict.fromkeys(("ProviderContract", "StorageContract", "Verified", "verify"), "contracts"),
+    **dict.fromkeys(("Faulty", "faulty"), "fault_transport"),
+    **dict.fromkeys(("Said", "Script", "ScriptedProvider", "call", "say", "usage"), "scripted"),
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = module_hooks(__name__, __all__, _PLACES)
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise unknown_name_error(__name__, name, __all__)
+        if name == "faults":
+            return import_module("agentlab.testing.faults")
+        return getattr(import_module(f"agentlab.testing.{_PLACES[name]}"), name)
+
+    def __dir__():
+        return __all__

@@ -23,11 +23,13 @@ May import: `limits` and what is below it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import inspect
 import json
 import math
+import os
 import sys
 import time
 import types
@@ -36,7 +38,8 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
-from agentlab._internal import lazy
+import pydantic
+
 from agentlab._internal.asyncio_tools import (
     GRACE_S,
     call_on_thread,
@@ -48,24 +51,20 @@ from agentlab._internal.asyncio_tools import (
 )
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
-from agentlab._internal.lazy import asyncio, helps_with_keywords, pydantic
+from agentlab._internal.lazy import helps_with_keywords, module_hooks
 from agentlab._internal.redaction import in_words, redact
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
+from agentlab.tools import schemas
+from agentlab.tools.schemas import Function as Function
+from agentlab.tools.schemas import Schema
 
 __all__ = ["McpServer", "Tool", "from_mcp", "tool"]
 
-if TYPE_CHECKING:
-    import os
-
-    from agentlab.tools import schemas
-    from agentlab.tools.schemas import Function as Function
-    from agentlab.tools.schemas import Schema
-else:
-    schemas, Function = lazy.Later("agentlab.tools.schemas"), Callable[..., Any]
-    __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = module_hooks(__name__, __all__)
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
@@ -376,8 +375,9 @@ def from_mcp(
     limit_s = None if timeout_s is None else seconds("from_mcp", "timeout_s", timeout_s)
     start_limit_s = seconds("from_mcp", "start_timeout_s", start_timeout_s)
     settings = (name, prefix, env, cwd, headers, limit_s, start_limit_s, parallel)
-    made: McpServer = lazy.call("agentlab.interop.mcp_tools:from_mcp", server, *settings)
-    return made
+    from agentlab.interop import mcp_tools
+
+    return mcp_tools.from_mcp(server, *settings)
 
 
 @dataclass(slots=True, eq=False)

@@ -20,9 +20,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import griffe
 import pydantic
 import pydantic_core
+from jsonschema import exceptions, validators
 from pydantic.fields import FieldInfo
+from referencing import Registry
 
 from agentlab._internal.errors import ConfigurationError, ToolDefinitionError
 from agentlab._internal.redaction import in_words
@@ -193,8 +196,6 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
     """Return the description of the function and of each parameter, from a docstring in the style of Google, NumPy or Sphinx."""
     if not text:
         return "", {}
-    import griffe  # griffelib; only tools with a docstring pay for it
-
     kinds = griffe.DocstringSectionKind
     options: dict[str, dict[str, bool]] = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
     options["google"] |= {"returns_multiple_items": False, "returns_named_value": False}
@@ -246,11 +247,9 @@ class JsonArguments(pydantic.RootModel[dict[str, Any]]):
     @pydantic.model_validator(mode="after")
     def _check(self) -> JsonArguments:
         """Refuse arguments that do not fit the schema, with each place and what is wrong there."""
-        from jsonschema.exceptions import best_match
-
         json.dumps(self.root, allow_nan=False)  # NaN and Infinity are no JSON
         problems = []
-        for error in [best_match([one]) for one in self.checker.iter_errors(self.root)][:_SHOWN_PROBLEMS]:
+        for error in [exceptions.best_match([one]) for one in self.checker.iter_errors(self.root)][:_SHOWN_PROBLEMS]:
             text = _said(error)
             problems.append(f"{'.'.join(map(str, error.absolute_path))}: {text}" if error.absolute_path else text)
         if problems:
@@ -263,9 +262,6 @@ def of_json_schema(name: str, schema: Mapping[str, JSON]) -> tuple[type[JsonArgu
 
     Raises ToolDefinitionError for a schema that is none, and for one that does not describe an object.
     """
-    from jsonschema import exceptions, validators  # only tools with a JSON schema pay for it
-    from referencing import Registry
-
     try:
         given: dict[str, Any] = json.loads(json.dumps(schema, allow_nan=False))
         kind = validators.validator_for(given, default=validators.Draft202012Validator)

@@ -19,14 +19,10 @@ May import: `errors`, `records` and what is below them.
 from typing import TYPE_CHECKING
 
 from agentlab._internal.lazy import module_hooks
+from agentlab.transport.clients import RecordTransport, ReplayTransport
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
-if TYPE_CHECKING:
-    from agentlab.transport.clients import RecordTransport, ReplayTransport
-    from agentlab.transport.live import LiveTransport
-
 __all__ = [
-    "LiveTransport",
     "Record",
     "RecordTransport",
     "Replay",
@@ -39,12 +35,5 @@ __all__ = [
     "replay",
 ]
 
-_CLIENTS = "agentlab.transport.clients"
-_PLACES = {
-    "LiveTransport": "agentlab.transport.live",
-    "RecordTransport": _CLIENTS,
-    "ReplayTransport": _CLIENTS,
-}  # imported when used
-
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = module_hooks(__name__, __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

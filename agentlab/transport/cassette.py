@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import gzip
 import json
 import os
 import re
@@ -24,6 +25,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +182,6 @@ def _time_of(written: JSON) -> datetime | None:
     """Return a recorded time in UTC: from ISO 8601 with a time zone (parsed by YAML, or text), or an HTTP date; else None."""
     found = written
     if isinstance(written, str):
-        from email.utils import parsedate_to_datetime  # slow to load
-
         try:
             found = datetime.fromisoformat(written) if written[:4].isdigit() else parsedate_to_datetime(written)
         except ValueError:
@@ -444,8 +444,6 @@ def load_document(file: Path, name: str = "") -> JSON:
 
 
 def _decompressed(data: bytes) -> bytes:
-    import gzip  # few cassettes are compressed
-
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 
-from agentlab._internal.lazy import regex
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON
@@ -94,7 +94,7 @@ OpenRouter  requests only, with milliseconds since 1970, and in the body of a st
 Mistral     of a minute: https://github.com/mistralai/client-ts/issues/169
 """
 
-_PIECE = regex(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
+_PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _FIRST_DATE_S = 10**9
 _FIRST_DATE_MS = 10**11

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import itertools
 import json
 import os
@@ -122,8 +123,6 @@ class _File:
         temporary.unlink(missing_ok=True)
         data = text.encode()
         if is_compressed(target):
-            import gzip  # few cassettes are compressed
-
             data = gzip.compress(data, mtime=0)  # the same text gives the same bytes
         with temporary.open("xb") as stream:
             stream.write(data)

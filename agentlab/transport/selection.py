@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -9,7 +10,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from agentlab._internal.lazy import asyncio
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.transport.http import HttpAnswer, HttpRequest
 

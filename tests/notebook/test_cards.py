@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -295,22 +292,6 @@ def test_a_result_of_many_steps_shows_its_ends() -> None:
     page = long.result._repr_mimebundle_()["text/html"]
     assert "… 50 more in" in page
     assert Tags(page).found.count("tr") == 42
-
-
-LIGHT = """
-import sys
-import agentlab as lab
-from agentlab.testing import ScriptedProvider
-agent = lab.Agent(ScriptedProvider(["It rains."]))
-for value in (agent, agent.run("hi"), lab.Budget(), lab.StepCountIs(8), lab.Usage(1, 2), lab.Message("user", "hi")):
-    assert value._repr_mimebundle_()["text/html"]
-assert not {"pandas", "matplotlib", "ipywidgets", "IPython"} & set(sys.modules)
-"""
-
-
-def test_display_loads_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_foreign_class_with_a_known_name_has_no_card() -> None:

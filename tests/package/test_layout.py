@@ -18,6 +18,21 @@ LAYERS: list[str] = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(
     "layers"
 ]
 
+IN_FUNCTIONS = {
+    ("agentlab._internal.display", "agentlab.notebook.cards"): "a value's card in a notebook",
+    ("agentlab.agent", "agentlab.subagent"): "`agent.as_tool()`",
+    ("agentlab.analysis.suggestion", "agentlab.plots.what_if_frontier"): "`suggestion.plot()`",
+    ("agentlab.experiments.results", "agentlab.experiments.frames"): "`results.frame()`, `results.export()`",
+    ("agentlab.experiments.results", "agentlab.notebook.report"): "`results.report()`",
+    ("agentlab.records.result", "agentlab.records.frames"): "`result.to_frame()`, its card",
+    ("agentlab.run", "agentlab.notebook.page"): "`run.to_html()`",
+    ("agentlab.run", "agentlab.notebook.panel"): "`run.panel()`",
+    ("agentlab.storage.store", "agentlab.storage.frames"): "`store.frame()`",
+    ("agentlab.storage.store", "agentlab.storage.parquet"): "`store.export()`, `store.import_from()`",
+    ("agentlab.tools", "agentlab.interop.mcp_tools"): "`lab.tools.from_mcp()`",
+}
+"""Imports within functions that go upwards or close a circle, and why."""
+
 
 def test_the_first_level_is_short() -> None:
     modules = [path.stem for path in PACKAGE.glob("*.py")]
@@ -34,13 +49,16 @@ def test_every_first_level_package_and_module_has_a_layer() -> None:
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    """The modules of agentlab that each module imports, also within functions and for types alone; without the root."""
+    """The modules of agentlab that each module imports, also for types alone; without the root and IN_FUNCTIONS."""
     graph = grimp.build_graph("agentlab", exclude_type_checking_imports=False, cache_dir=None)
     # the root has the names of all packages; these need its version, its folder, or its names in code
     assert graph.find_modules_that_directly_import("agentlab") == {
         "agentlab._internal.display", "agentlab.interop.otel_spans", "agentlab.notebook.magics", "agentlab.notebook.report",
         "agentlab.records.provenance", "agentlab.serving.app",
     }  # fmt: skip
+    for importer, imported in IN_FUNCTIONS:
+        assert graph.direct_import_exists(importer=importer, imported=imported)
+        graph.remove_import(importer=importer, imported=imported)
     return {name: graph.find_modules_directly_imported_by(name) - {"agentlab"} for name in graph.modules - {"agentlab"}}
 
 
@@ -107,20 +125,13 @@ def test_a_file_that_starts_a_thread_asks_first_whether_there_are_threads() -> N
     assert starting - asking == never_without
 
 
-def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
-    by_name = re.compile(r"\bimport_module\(|\blazy\.(call|mime_bundle)\(")
-    found = {str(path.relative_to(PACKAGE)) for path in FILES if by_name.search(path.read_text())}
+def test_modules_are_imported_by_name_at_a_few_places_only() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in FILES if re.search(r"\bimport_module\(", path.read_text())}
     assert found == {
         "__init__.py",  # public names, imported when they are first used
-        "_internal/lazy.py",  # `lazy.call`, and the names that an error suggests
-        "_internal/display.py",  # a value's card in a notebook
-        "records/result.py",  # `result.to_frame()`, its card
-        "agent.py",  # `agent.as_tool()`
-        "run.py",  # `run.to_frame()`, `run.panel()`, `run.to_html()`
-        "analysis/suggestion.py",  # `suggestion.plot()`
-        "storage/store.py",  # `store.to_frame()`, `store.export()`, `store.import_from()`
-        "experiments/results.py",  # `results.to_frame()`
+        "_internal/lazy.py",  # the names that an error suggests
         "providers/registry.py",  # a provider by its name
         "serving/loader.py",  # a user's file
-        "tools/__init__.py",  # a function restored from a pickle, `tools.from_mcp()`
+        "testing/__init__.py",  # public names, imported when they are first used
+        "tools/__init__.py",  # a function restored from a pickle
     }

@@ -1,8 +1,9 @@
-"""The public names, invalid input at the front door, and the cost of an import."""
+"""The public names, invalid input at the front door, and what an import loads."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -315,46 +316,58 @@ def test_lab_any_is_not_typing_any() -> None:
         assert getattr(module, "Any", None) is not typing.Any
 
 
-CHECK = """
+IMPORT_CHECK = """
 import os, sys
 before = set(os.listdir())
 import agentlab
-heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "aiohttp", "pydantic", "griffe", "genai_prices", "tenacity", "yaml", "scipy"}
-assert not heavy & set(sys.modules), heavy & set(sys.modules)
-assert set(os.listdir()) == before
 from agentlab import Agent, Budget, StepCountIs, tool
-assert not heavy & set(sys.modules), heavy & set(sys.modules)
-assert not {"asyncio", "logging", "hashlib"} & set(sys.modules)  # the slow ones of the standard library
+assert not {"matplotlib", "ipywidgets"} & set(sys.modules)
+assert set(os.listdir()) == before
 """
 
 
-def test_importing_prints_nothing_writes_nothing_and_loads_nothing_heavy(tmp_path: Any) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_importing_prints_nothing_writes_nothing_and_loads_neither_plots_nor_widgets(tmp_path: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT_CHECK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-PANEL_CHECK = """
+RUNS_CHECK = """
 import asyncio, sys
 import agentlab as lab
 from agentlab.testing import ScriptedProvider
 
 async def main():
-    run = lab.Agent(ScriptedProvider(["Done."])).run("Go.")
-    panel = run.panel()
-    assert panel.widget.comm is not None
-    panel.carry_out({"do": "hello", "page": "one"})
-    await run
-    panel.carry_out({"do": "hello", "page": "two"})
-    assert not {"numpy", "pandas", "matplotlib", "scipy"} & set(sys.modules)
+    scripted = await lab.Agent(ScriptedProvider(["Done."])).run("Go.")
+    with lab.replay("sample:question", match="order"):
+        recorded = await lab.Agent("openai:gpt-5.4-mini").run("?", budget=lab.Budget(max_turns=1))
+    assert [len(result.to_frame()) for result in (scripted, recorded)] == [1, 1]
+    assert not {"matplotlib", "ipywidgets"} & set(sys.modules)
 
 asyncio.run(main())
 """
 
 
-def test_a_panel_is_shown_without_the_libraries_of_frames_and_plots() -> None:
-    """They take a second to import, ten times as long as the panel."""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", PANEL_CHECK], capture_output=True, text=True, check=False)
+def test_a_scripted_run_and_a_replay_load_neither_plots_nor_widgets() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", RUNS_CHECK], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_type_checkers_know_the_public_names_by_the_same_places() -> None:
+    tree = ast.parse(Path(lab.__file__).read_text())
+    (block,) = (one for one in tree.body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING")
+    places = {
+        each.asname or each.name: (one.module, each.name)
+        for one in block.body
+        if isinstance(one, ast.ImportFrom) and one.module != "typing"
+        for each in one.names
+    }
+    assert ast.unparse(block.body[-1]) == "frame = to_frame"
+    places["frame"] = places.pop("to_frame")
+    assert sorted(places) == lab.__all__
+    for name, (module, inner) in places.items():
+        assert getattr(lab, name) is getattr(importlib.import_module(module), inner), name
 
 
 PRICES_CHECK = """
@@ -363,11 +376,11 @@ import agentlab as lab
 
 def begun(event):
     if isinstance(event, lab.events.StepStarted):
-        assert "genai_prices" in sys.modules
+        assert "genai_prices.data" in sys.modules
 
 with lab.replay("sample:question", match="order"):
     run = lab.Agent("openai:gpt-5.4-mini", observers=[begun]).run("?", budget=lab.Budget(max_turns=1))
-assert "genai_prices" not in sys.modules
+assert "genai_prices.data" not in sys.modules
 
 async def main():
     result = await run

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.formatting import as_set
 from agentlab._internal.redaction import redact
@@ -30,9 +30,7 @@ from agentlab.notebook.page.rich_text import code, fields_html, markdown, saniti
 from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, in_force, message_html, number, on_one_line
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse
-
-if TYPE_CHECKING:
-    from agentlab.tools.outputs import OutputType
+from agentlab.tools.outputs import OutputType
 
 JSON = dict[str, Any]
 

@@ -20,10 +20,12 @@ from functools import cache, lru_cache
 from html import escape as quoted
 from html import unescape
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
@@ -32,10 +34,6 @@ from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
 from agentlab.model.parts import Part
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
-    from pygments.lexer import Lexer
 
 LONGEST_PROSE, LONGEST_CODE, LONGEST_COLOURED = 100_000, 20_000, 20_000
 """Characters shown of a text and of code or JSON, and up to which code is coloured."""

@@ -16,16 +16,12 @@ May import: `notebook.page`, `notebook.live_view`, `notebook.markup`, and what i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from agentlab.agent import Run
+from agentlab.agent import Agent, Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.live_panel import Panel
 from agentlab.records.result import RunResult
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent
 
 MOST_RUNS = 8
 """More runs do not fit side by side, and cannot be distinguished in one chart."""

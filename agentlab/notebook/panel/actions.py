@@ -6,12 +6,12 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import REDACTED, Redactor, redact
 from agentlab._internal.safe_text import one_line
-from agentlab.agent import Run
+from agentlab.agent import Agent, Run
 from agentlab.engine.control import PendingCall
 from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits
 from agentlab.engine.lockstep import Lockstep
@@ -22,10 +22,7 @@ from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import describe
 from agentlab.notebook.page.rich_text import seen
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent
-    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
+from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]

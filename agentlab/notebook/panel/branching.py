@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import printable
@@ -15,9 +15,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ToolResult
 from agentlab.notebook.live_view import LiveView
 from agentlab.notebook.page.steps import on_one_line
-
-if TYPE_CHECKING:
-    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
+from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]

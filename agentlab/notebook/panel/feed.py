@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
@@ -20,12 +20,10 @@ from agentlab.notebook.page.data import fixed_data, state_data, unique_name
 from agentlab.notebook.page.steps import EVERYTHING, Steps
 from agentlab.notebook.panel.actions import live_data
 from agentlab.notebook.panel.coming import Coming
+from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 from agentlab.notebook.panel.settings import settings_data
 from agentlab.records.events import Event
 from agentlab.records.step import StepResult
-
-if TYPE_CHECKING:
-    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]

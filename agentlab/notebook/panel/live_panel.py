@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.kernel import has_page
-from agentlab.agent import Run
+from agentlab.agent import Agent, Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
@@ -23,9 +23,6 @@ from agentlab.notebook.panel.page_widget import PageWidget
 from agentlab.notebook.panel.static import StaticPanel
 from agentlab.notebook.redrawer import redrawer
 from agentlab.records.events import Event
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent
 
 COMMANDS = {**actions.COMMANDS, **settings.COMMANDS, **branching.COMMANDS}
 """What the page may ask for, by its name in messages. Each is called with the panel, the run and the message."""

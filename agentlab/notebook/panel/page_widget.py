@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import anywidget
 import traitlets
 
 from agentlab._internal.redaction import redact
+from agentlab.agent import Agent, Run
+from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import AgentlabError
 from agentlab.notebook.page import live_script, style
-
-if TYPE_CHECKING:
-    from agentlab.agent import Agent, Run
-    from agentlab.engine.lockstep import Lockstep
 
 Handle = Callable[[Mapping[str, Any]], Any]
 """Carries out a command of the page, such as `{"do": "go", "run": "…"}`, and returns what the page waits for, as JSON; raises if it is

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
@@ -28,10 +28,8 @@ from agentlab.limits.policies import NUDGE_MESSAGE, ContinuationPolicy, Terminat
 from agentlab.limits.settings import EDITABLE, RunSettings
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel.inputs import entered, field_data, kind_of, shown
+from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 from agentlab.records.events import LimitsChanged
-
-if TYPE_CHECKING:
-    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]

@@ -19,6 +19,9 @@ from agentlab.notebook.markup import NEAR, Markup, dollars, duration, escape, na
 from agentlab.notebook.page.data import head_data, marks_of
 from agentlab.notebook.page.rich_text import at_most
 from agentlab.notebook.page.steps import Shown, step_html
+from agentlab.plots import curves
+from agentlab.plots.figure import DPI
+from agentlab.records.frames import to_frame
 from agentlab.records.step import StepResult
 
 JSON = Mapping[str, Any]
@@ -65,10 +68,6 @@ class StaticPanel(StaticOutputs):
         """Tokens and cost over the steps, if there are any."""
         if not any(len(run.history) for run in self._runs):
             return []
-        from agentlab.plots import curves  # pandas and Matplotlib take a second to import, and the live page needs neither
-        from agentlab.plots.figure import DPI
-        from agentlab.records.frames import to_frame
-
         steps = to_frame(self._runs)
         if len(self._runs) > 1:  # a colour for each run, not for each provider
             names = [f"{self._numbers[str(row.run_id)]}  {row.provider}:{row.model}" for row in steps.itertuples()]

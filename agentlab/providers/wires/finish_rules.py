@@ -16,11 +16,11 @@ documented reason is kept, at LOW. A tool call in such a response counts as cut.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
-from agentlab._internal.lazy import logging
 from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON

@@ -15,18 +15,15 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelW
 
 from __future__ import annotations
 
+import base64
+import re
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import Later, base64, regex
 from agentlab.model.messages import JSON
 from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
-
-if TYPE_CHECKING:
-    from agentlab.transport import aws_eventstream
-else:
-    aws_eventstream = Later("agentlab.transport.aws_eventstream")  # a run without streams never needs it
+from agentlab.transport import aws_eventstream
 
 MAX_ANSWER_BYTES = 64 * 2**20
 """The limit on the bytes of one live answer, so that an endless response does not use up the memory. No model's answer is that long."""
@@ -41,7 +38,7 @@ _LEADING = b" \t\r\n\xef\xbb\xbf"
 """Skipped before the first event: white space, which some servers send to keep the connection open, and a byte order mark."""
 
 _KEEP_ALIVE_NAMES = (b"ping", b"keepalive")
-_KEEP_ALIVE_TYPE = regex(rb'"type": *"(ping|keepalive)"')
+_KEEP_ALIVE_TYPE = re.compile(rb'"type": *"(ping|keepalive)"')
 _KEEP_ALIVE_BYTES = 80
 
 

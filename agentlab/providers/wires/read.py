@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import pydantic_core, regex
+import pydantic_core
+
 from agentlab._internal.safe_text import whole
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import ModelResponse
@@ -28,7 +30,7 @@ UNPARSED = "_unparsed"
 
 whole_text = whole
 
-_NOT_IN_ID = regex(r"[^a-zA-Z0-9_-]")
+_NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def as_dict(value: JSON) -> dict[str, Any]:

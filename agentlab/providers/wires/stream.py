@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import pydantic_core
+import pydantic_core
+
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
