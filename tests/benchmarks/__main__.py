@@ -19,7 +19,6 @@ SUBJECTS = (
     "stream_events",
     "signals",
     "replay",
-    "imports",
     "what_if",
     "suggest_coverage",
     "frames",
