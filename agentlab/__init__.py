@@ -25,7 +25,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import unknown_name_error
+from agentlab._internal.names import unknown_name_error
 
 if TYPE_CHECKING:
     from typing import Any

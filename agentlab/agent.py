@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import did_you_mean, helps_with_keywords
+from agentlab._internal.names import did_you_mean, helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy

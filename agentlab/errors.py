@@ -68,7 +68,7 @@ from agentlab._internal.errors import (
     UnknownProviderError,
     _unpickled,  # noqa: F401  pickles name it
 )
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.records.result import (
     AwaitingApproval,
     CallLimitReached,

@@ -7,7 +7,7 @@ May import: nothing of agentlab.
     secrets        the API keys that this process knows, which redaction looks for
     safe_text      makes text from outside safe to show
     formatting     formats numbers, money and durations
-    lazy           errors for unknown names and keywords
+    names          errors for unknown names and keywords
     display        displays values and errors in a notebook
     values         frozen dataclasses that are quick to define and to make
     asyncio_tools  async helpers, work that continues after a cancel, and where sync work runs: on a thread, or on the event loop

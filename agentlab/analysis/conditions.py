@@ -16,7 +16,7 @@ import pandas as pd
 
 from agentlab._internal.asyncio_tools import discard
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import in_words
 from agentlab._internal.safe_text import one_line
 from agentlab.analysis.groups import floats

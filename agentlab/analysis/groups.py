@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.safe_text import cut
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings, frame_of

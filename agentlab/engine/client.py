@@ -18,7 +18,7 @@ import tenacity
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab._internal.values import dataclass
 from agentlab.errors import (

@@ -39,7 +39,7 @@ import pydantic_core
 
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab._internal.safe_text import whole
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab.errors import AgentlabWarning
 from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition

@@ -23,7 +23,7 @@ import pandas as pd
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import waiting
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, StorageError

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import advice
+from agentlab._internal.names import advice
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import whole
 from agentlab.agent import Agent, Run

@@ -24,7 +24,7 @@ import pandas as pd
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import near
+from agentlab._internal.names import near
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab._internal.safe_text import cut, one_line, whole
 from agentlab.errors import ConfigurationError

@@ -23,7 +23,7 @@ from agentlab._internal import redaction
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.formatting import counted
 from agentlab._internal.kernel import waiting
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.analysis.groups import failed_of, whole_runs
 from agentlab.engine.call_context import LEAST_USD

@@ -25,7 +25,7 @@ May import: `storage` and what is below it.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.interop.import_inspect import inspect
 from agentlab.interop.import_otel import otel
 from agentlab.interop.import_own import parquet, store

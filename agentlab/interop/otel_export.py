@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
 from agentlab.records import events

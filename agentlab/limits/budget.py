@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import NO_LIMIT, check_limits, limit_field, limit_fields, reached
 from agentlab.limits.reading import Reading, Remaining, Totals

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 from agentlab._internal.asyncio_tools import discard, is_async, name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass

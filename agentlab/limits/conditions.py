@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.values import dataclass
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
 from agentlab.limits.fields import (

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import advice, did_you_mean
+from agentlab._internal.names import advice, did_you_mean
 
 NO_LIMIT = " None means no limit, and so does leaving it out."
 

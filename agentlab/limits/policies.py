@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import check_limits, limit_field

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError, LimitError
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.limits.budget import DEFAULT_TURNS, Budget, DefaultTurns

@@ -15,7 +15,7 @@ from genai_prices.data_snapshot import DataSnapshot, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, PriceVariant, StartDateConstraint, TimeOfDateConstraint
 from genai_prices.types import Provider as Seller
 
-from agentlab._internal.lazy import near
+from agentlab._internal.names import near
 from agentlab.model.usage import Cost, CostSource, Usage
 
 PRICE_BOOK_NAMES: Mapping[str, str] = {

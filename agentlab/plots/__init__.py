@@ -42,7 +42,7 @@ May import: `analysis` and what is below it.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
 from agentlab.plots.cost_frontier import frontier, frontier_data

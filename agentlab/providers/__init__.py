@@ -24,7 +24,7 @@ The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.providers.base import Capabilities, Provider, Signer, StreamParser, find_key
 from agentlab.providers.wires.chat import FINISH_REASONS, Dialect
 from agentlab.providers.wires.chat_provider import ChatCompletions

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, SupportsIndex, get_args
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError

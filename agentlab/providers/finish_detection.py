@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab._internal.redaction import in_words
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, UnknownProviderError

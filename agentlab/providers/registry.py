@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import redacted_repr
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.pricing import vendor_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab._internal.formatting import as_set, counted, read_of
-from agentlab._internal.lazy import defined_in, module_hooks
+from agentlab._internal.names import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Remaining

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab._internal.errors import ConfigurationError
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.limits.condition_tree import unique_name

@@ -15,7 +15,7 @@ May import: `agent`, `run`, `engine` and what is below them.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.storage.base import MemoryStorage, Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.sqlite import SqliteStorage
 

@@ -13,7 +13,7 @@ May import: everything.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import unknown_name_error
+from agentlab._internal.names import unknown_name_error
 
 if TYPE_CHECKING:
     from agentlab.testing import faults

@@ -35,7 +35,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.testing.fault_bodies import (
     Ask,

@@ -51,7 +51,7 @@ from agentlab._internal.asyncio_tools import (
 )
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
-from agentlab._internal.lazy import helps_with_keywords, module_hooks
+from agentlab._internal.names import helps_with_keywords, module_hooks
 from agentlab._internal.redaction import in_words, redact
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds

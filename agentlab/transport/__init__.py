@@ -18,7 +18,7 @@ May import: `errors`, `records` and what is below them.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.transport.clients import RecordTransport, ReplayTransport
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from agentlab._internal.lazy import did_you_mean
+from agentlab._internal.names import did_you_mean
 from agentlab.errors import FixtureNotFoundError
 
 PREFIX = "sample:"

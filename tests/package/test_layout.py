@@ -129,7 +129,7 @@ def test_modules_are_imported_by_name_at_a_few_places_only() -> None:
     found = {str(path.relative_to(PACKAGE)) for path in FILES if re.search(r"\bimport_module\(", path.read_text())}
     assert found == {
         "__init__.py",  # public names, imported when they are first used
-        "_internal/lazy.py",  # the names that an error suggests
+        "_internal/names.py",  # the names that an error suggests
         "providers/registry.py",  # a provider by its name
         "serving/loader.py",  # a user's file
         "testing/__init__.py",  # public names, imported when they are first used

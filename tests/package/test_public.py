@@ -18,7 +18,7 @@ from engine.builders import agent, finalize, go, look, looping
 
 import agentlab as lab
 from agentlab import errors
-from agentlab._internal.lazy import ELSEWHERE, hint_for
+from agentlab._internal.names import ELSEWHERE, hint_for
 from agentlab.engine.client import RetryPolicy
 from agentlab.testing import ScriptedProvider
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.names import module_hooks
 from agentlab.experiments.scorers.answers import F1, Choice, Exact, Includes, JsonEqual, Matches, Normalised, Numeric
 from agentlab.experiments.scorers.base import PairJudgement, Score
 from agentlab.experiments.scorers.calls import ToolUse
