@@ -39,6 +39,9 @@ from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import Redact, redact_json
 from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, holds_note
 
+if sys.platform != "emscripten":  # which has one process for each page
+    import psutil
+
 RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model", "parent_run_id", "called_by")
 """Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
 
@@ -438,8 +441,6 @@ def _from_proc(process: int) -> str:
 
 def _from_psutil(process: int) -> str:
     """Return the start of a process on systems without /proc, such as macOS and Windows."""
-    import psutil
-
     try:
         found = psutil.Process(process)
         return "" if found.status() == psutil.STATUS_ZOMBIE else repr(found.create_time())
