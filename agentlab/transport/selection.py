@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.transport.cassette import Interaction
+from agentlab.transport.clients import RecordTransport, ReplayTransport
 from agentlab.transport.http import HttpAnswer, HttpRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agentlab.transport.cassette import Interaction
-    from agentlab.transport.recording import Recorder, Tape
-    from agentlab.transport.replaying import Match, ReplayIndex
+from agentlab.transport.live import live
+from agentlab.transport.recording import Recorder, Tape
+from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
 
 class Transport(Protocol):
@@ -44,17 +43,10 @@ class Transport(Protocol):
 _stack: ContextVar[tuple[Any, ...]] = ContextVar("agentlab.transport", default=())
 
 
-def _live() -> Transport:
-    """Return the live transport, imported when first needed: replay needs no HTTP library."""
-    from agentlab.transport.live import live
-
-    return live()
-
-
 def current() -> Transport:
     """Return the transport of the innermost `replay` or `record` around the caller, else the live one."""
     stack = _stack.get()
-    found: Transport = stack[-1] if stack else _live()
+    found: Transport = stack[-1] if stack else live()
     return found
 
 
@@ -65,7 +57,7 @@ def is_chosen() -> bool:
 
 def check_used(transport: Transport) -> None:
     """Raise ConfigurationError if a run asks the live model although a `replay` or a `record` is around the caller."""
-    if is_chosen() and not isinstance(transport, Switch) and transport is _live():
+    if is_chosen() and not isinstance(transport, Switch) and transport is live():
         block = f"with lab.{'record' if isinstance(current(), Record) else 'replay'}(…)"
         raise ConfigurationError(
             f"The run was created before `{block}`, so it would ask the live model, and nothing would be recorded or replayed: create "
@@ -131,8 +123,6 @@ class Replay(Switch):
             >>> client.post("https://api.anthropic.com/v1/messages", json={}).json()["model"]
             'claude-sonnet-4-6'
         """
-        from agentlab.transport.clients import ReplayTransport
-
         return ReplayTransport(self.index, pace=self.pace)
 
     def run_continues(self, replay_key: str, requests: Iterable[int]) -> None:
@@ -148,8 +138,6 @@ async def _replayed(interaction: Interaction, pace: float) -> AsyncIterator[byte
     """Yield the body of a recorded response."""
     response = interaction.response
     if pace:
-        from agentlab.transport.replaying import paced
-
         async for piece in paced(response, pace):
             yield piece
     else:
@@ -182,8 +170,6 @@ class Record(Switch):
             >>> httpx.AsyncClient(transport=lab.record(mkdtemp()).transport())
             <httpx.AsyncClient object at ...>
         """
-        from agentlab.transport.clients import RecordTransport
-
         return RecordTransport(self.recorder, transport=transport)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -245,8 +231,6 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
             ...
         agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
     """
-    from agentlab.transport.replaying import ReplayIndex, check_pace  # not loaded by a live run
-
     return Replay(ReplayIndex.load(path, match), check_pace(pace))
 
 
@@ -265,6 +249,4 @@ def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None
         >>> run
         Run(anthropic:claude-sonnet-4-6, ready, 0 steps, Budget(max_turns=20))
     """
-    from agentlab.transport.recording import Recorder
-
-    return Record(Recorder(path, origin=origin), _live())
+    return Record(Recorder(path, origin=origin), live())

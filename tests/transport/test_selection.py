@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -111,13 +109,6 @@ def test_transports_can_be_pickled(replays: list[transport.Replay], tmp_path: Pa
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no name 'Nothing'"):
         transport.Nothing  # noqa: B018
-
-
-def test_replay_needs_no_http_library(cassette: Write) -> None:
-    file = cassette(interaction())
-    code = f"import sys; from agentlab import transport; transport.replay({str(file)!r}); print('httpx' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
-    assert done.stdout == "False\n"
 
 
 def test_a_sample_is_not_recorded_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
