@@ -14,7 +14,7 @@ import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.model.messages import Message, ModelRequest, Parameters, ToolSpec
 from agentlab.model.responses import ModelResponse, StreamEvent, ToolCallDelta
-from agentlab.providers.gemini_arguments import read_path
+from agentlab.providers.gemini_stream import read_path
 
 from .bodies import cut, parse_stream, provider, sse
 
@@ -194,6 +194,15 @@ def test_a_call_has_pieces_or_whole_arguments(more: dict[str, Any]) -> None:
 def test_a_value_after_the_end_of_its_call_is_not_dropped_silently(late: dict[str, Any]) -> None:
     response, _ = read(BEGIN, SEA, call(piece("$.ship", "gull"), more=False), late)
     assert [call.closed for call in response.tool_calls] == [False]
+
+
+@pytest.mark.parametrize("late", [END, call(), GULL])
+def test_a_piece_after_the_finish_reason_makes_the_end_doubtful(late: dict[str, Any]) -> None:
+    events = [*events_of([BEGIN, SEA, GULL]), *events_of([late], None)]
+    parser = provider("gemini").stream_parser()
+    parser.feed(sse(events))
+    assert parser.finish().confidence is not Confidence.HIGH
+    assert not parser.sound
 
 
 def test_a_call_of_a_stream_that_lost_a_piece_is_not_executed() -> None:
