@@ -64,6 +64,7 @@ GEMINI_REASONS = Table(
     repairable=frozenset(
         f"function_call_filter: {value}" for value in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE")
     ),
+    prefix="function_call_filter: ",
 )
 """Finish reasons of Gemini's OpenAI-compatible address (https://ai.google.dev/gemini-api/docs/openai): the name of a filter, then the
 value of Gemini's own wire, as in `function_call_filter: MALFORMED_FUNCTION_CALL`. The values are those of

@@ -313,6 +313,15 @@ def test_geminis_compatible_address_means_the_same_as_its_own_wire():
     assert len(own) == len(GEMINI_REASONS.reasons)
 
 
+def test_a_new_fault_of_a_call_at_geminis_compatible_address_is_repairable():
+    body = chat("function_call_filter: SOMETHING_NEW", {"role": "assistant"})
+    found = provider("compatible").parse(body).signal
+    assert (found.finish_reason, found.repairable) == (FinishReason.ERROR, True)
+    assert found.raw_value == "function_call_filter: SOMETHING_NEW"
+    other = provider("openai").parse(body).signal
+    assert (other.finish_reason, other.repairable) == (FinishReason.UNKNOWN, False)
+
+
 def test_gemini_ids():
     parts = [FUNCTION_CALL, {"functionCall": {"name": "g", "id": "own"}}, {"functionCall": {"name": "h", "args": None}}]
     with_id = provider("gemini").parse(google("STOP", parts))

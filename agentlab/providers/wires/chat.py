@@ -130,7 +130,7 @@ class Dialect:
 
     def table_of(self, finish: JSON) -> Table:
         """Return the table that lists a value, else that of the wire."""
-        known = (table for table in self.tables if isinstance(finish, str) and finish in table.reasons)
+        known = (table for table in self.tables if isinstance(finish, str) and table.meaning(finish) is not None)
         return next(known, self.tables[0])
 
     def meaning(self, finish: JSON) -> FinishReason | None:
@@ -141,7 +141,7 @@ class Dialect:
             >>> Dialect().meaning("length"), Dialect().meaning("cut")
             (<FinishReason.MAX_TOKENS: 'max_tokens'>, None)
         """
-        return self.table_of(finish).reasons.get(finish) if isinstance(finish, str) else None
+        return self.table_of(finish).meaning(finish) if isinstance(finish, str) else None
 
 
 PLAIN = Dialect()

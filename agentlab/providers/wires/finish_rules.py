@@ -71,7 +71,8 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Table:
     """The finish reasons of a wire. `field` is the place of the value. `stop_with_calls`: the wire also ends responses with tool calls
-    with an ordinary end. `repairable`: values of errors that another attempt may repair.
+    with an ordinary end. `repairable`: values of errors that another attempt may repair. `prefix`: the beginning of values, listed or
+    not, that name a fault of a tool call: one that is not listed is an error of that kind.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Table
@@ -85,6 +86,20 @@ class Table:
     reasons: Mapping[str | int, FinishReason]
     stop_with_calls: bool = False
     repairable: frozenset[str | int] = frozenset()
+    prefix: str = ""
+
+    def meaning(self, value: str | int) -> FinishReason | None:
+        """Return the meaning of a value; None if the table does not know it."""
+        known = self.reasons.get(value)
+        return FinishReason.ERROR if known is None and self._is_unlisted_fault(value) else known
+
+    def may_be_repaired(self, value: str | int | None) -> bool:
+        """True if another attempt may repair an error with this value."""
+        return value in self.repairable or self._is_unlisted_fault(value)
+
+    def _is_unlisted_fault(self, value: str | int | None) -> bool:
+        has_prefix = bool(self.prefix) and isinstance(value, str) and value.startswith(self.prefix)
+        return has_prefix and value not in self.reasons
 
 
 def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str) -> TerminationSignal:
@@ -95,7 +110,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     why = ""
     if raw is None:
         reason, confidence, why = _missing(facts)
-    elif (known := table.reasons.get(raw)) is None:
+    elif (known := table.meaning(raw)) is None:
         log_unknown(provider, model, raw)
         reason, confidence = FinishReason.UNKNOWN, Confidence.LOW
         why = f"The provider sent {raw!r}, which its documentation does not list."
@@ -112,7 +127,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         raw_field=table.field,
         raw_value=raw,
         message=facts.message or why or _SENTENCES[reason],
-        repairable=raw in table.repairable,
+        repairable=table.may_be_repaired(raw),
         metadata=facts.metadata,
         model=model,
     )
