@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
@@ -202,7 +203,7 @@ class Run(Displayable, Generic[A, Out]):
             >>> result.stop_reason, [call.tool for call in run.pending]
             (<StopReason.AWAITING_APPROVAL: 'awaiting_approval'>, ['get_weather', 'get_weather'])
         """
-        return tuple([call for _, call in _waiting(self)])
+        return tuple([call for _, call in waiting_calls(self)])
 
     @property
     def children(self) -> tuple[Self, ...]:
@@ -322,6 +323,8 @@ class Run(Displayable, Generic[A, Out]):
             raise ConfigurationError(f"with_id: {hidden!r} contains a key, but ids and labels of runs are written to files.")
         stepper.context.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
         stepper.context.run_id = run_id
+        approvals = stepper.control.approvals
+        approvals.ask([replace(call, run_id=run_id) for call in approvals.pending])
         return self
 
     @needs_await("run.step()")
@@ -386,7 +389,8 @@ class Run(Displayable, Generic[A, Out]):
         return self.worker.wait(timeout_s)
 
     def pause(self) -> None:
-        """Wait before the next step, until `resume()`. The time does not count against the timeout.
+        """Wait before the next step, until `resume()`. The time does not count against the timeout. While a call waits for approval,
+        the pause stops the time at once.
 
         Example:
             >>> run.pause()
@@ -441,7 +445,7 @@ class Run(Displayable, Generic[A, Out]):
         }
         if len(given) > 1:
             raise ConfigurationError(f"approve({', '.join(f'{name}=…' for name in given)}): pass one of them.")
-        waiting = _waiting(self)
+        waiting = waiting_calls(self)
         known = ", ".join(f"{one.call_id!r} ({one.tool})" for _, one in waiting) or "none"
         chosen = [(run, one) for run, one in waiting if call is None or call in (one, one.call_id)]
         if not chosen:
@@ -546,9 +550,7 @@ class Run(Displayable, Generic[A, Out]):
             message=message,
             tool_results=tool_results,
         )
-        branch = type(self)(plan)
-        self.branches.add(branch)
-        return branch
+        return self._branch(plan)
 
     @property
     def next_actions(self) -> tuple[NextAction, ...]:
@@ -565,6 +567,7 @@ class Run(Displayable, Generic[A, Out]):
     def apply(self, action: NextAction | None = None, *, prompt: Content | None = None) -> Self:
         """Return a branch, not started, that carries out one of `next_actions`, by default the first.
 
+        If the timeout ended the run while a call waited for approval, the branch begins with this step, and asks about the same call.
         Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.
 
         Example:
@@ -577,7 +580,8 @@ class Run(Displayable, Generic[A, Out]):
         """
         chosen = next_actions.chosen(self, action, prompt)
         settings = next_actions.settings_for(self, chosen)
-        return self.fork(
+        plan = fork_plan(
+            self,
             chosen.at,
             budget=settings.budget,
             stop=settings.stop,
@@ -585,11 +589,18 @@ class Run(Displayable, Generic[A, Out]):
             terminating=settings.terminating,
             approve=settings.approve,
             prompt=prompt,
+            waited=next_actions.step_that_waited(self, chosen.at),
         )
+        return self._branch(plan)
+
+    def _branch(self, plan: RunPlan) -> Self:
+        branch = type(self)(plan)
+        self.branches.add(branch)
+        return branch
 
 
-def _waiting(run: Any) -> list[tuple[Any, PendingCall]]:
+def waiting_calls(run: Any) -> list[tuple[Any, PendingCall]]:
     """Return the calls that wait for approval, of a run and of its child runs that can go on, each with its run."""
     own = [(run, call) for call in run.control.approvals.pending] if run.result is None else []
     below = [child for child in run.children if child.result is None and not child.branches.was_loaded]
-    return own + [found for child in below for found in _waiting(child)]
+    return own + [found for child in below for found in waiting_calls(child)]

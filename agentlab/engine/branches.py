@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
 from agentlab.engine.control import Control
-from agentlab.engine.plan import Origin, RunPlan
+from agentlab.engine.plan import Origin, RunPlan, SuspendedStep
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.unreachable import never_met, warn_of
@@ -22,6 +22,7 @@ from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import ContinuationPolicy
 from agentlab.limits.settings import RunSettings, as_approve, as_budget, as_continuation, as_policy, as_terminating
 from agentlab.model.parts import Content
+from agentlab.records import events
 from agentlab.records.events import Event
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
@@ -221,19 +222,20 @@ def fork_plan(
     run: RunLike,
     at: int,
     *,
-    budget: Budget | None,
-    stop: object,
-    policy: Any,
-    continuation: ContinuationPolicy | None,
-    terminating: Any,
-    approve: Any,
-    agent: Any,
-    model: Any,
-    prompt: Content | None,
-    message: Content | None,
-    tool_results: Mapping[str, Content] | None,
+    budget: Budget | None = None,
+    stop: object = None,
+    policy: Any = None,
+    continuation: ContinuationPolicy | None = None,
+    terminating: Any = None,
+    approve: Any = None,
+    agent: Any = None,
+    model: Any = None,
+    prompt: Content | None = None,
+    message: Content | None = None,
+    tool_results: Mapping[str, Content] | None = None,
+    waited: SuspendedStep | None = None,
 ) -> RunPlan:
-    """Return the plan of a fork; see `Run.fork`."""
+    """Return the plan of a fork; see `Run.fork`. With `waited`, step `at` goes on where it waited for approval."""
     if agent is not None and model is not None:
         raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
     if agent is not None and not hasattr(agent, "run_on"):
@@ -261,14 +263,28 @@ def fork_plan(
         prefix = prefix.with_tool_results(tool_results)
     if message is not None:
         prefix = prefix.with_message(message)
+    prefix = prefix.answerable(settings.continuation.hint) if waited is None else prefix.reopened()
     return RunPlan(
         chosen,
-        prefix.answerable(settings.continuation.hint),
+        prefix,
         settings,
         context.transport,
         observers=context.timeline.inherited,
-        origin=Origin(parent=run, forked_at=at, parent_run_id=run.id),
+        origin=Origin(parent=run, forked_at=len(prefix.history), parent_run_id=run.id),
+        events=() if waited is None else _until_it_waited(run, waited),
         holds=tuple([hold.at(at) for hold in context.holds]),
         again=context.again,
         approver=context.approver,
+        suspended=waited,
     )
+
+
+def _until_it_waited(run: RunLike, waited: SuspendedStep) -> list[Event]:
+    """Return the events of the step that waited, without its end and the decisions on calls that were not executed."""
+    open_calls = {call.call_id for call in waited.asked}
+    return [
+        event
+        for event in run.events
+        if getattr(event, "step", None) == waited.step.index
+        and not (isinstance(event, events.ApprovalGiven) and event.call_id in open_calls)
+    ]

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from decimal import Decimal
@@ -50,8 +49,8 @@ class RunContext:
     a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
     distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
     must not be repeated unless `again` allows it. `approver` decides on calls that wait for approval. `deadline` is the timeout of the
-    step under way, and `waits_below` counts child runs that wait for a person, which stops clock and timeout; `held_deadline` is then
-    the timeout less the moment when the wait began. `ending` is why the run ends with its newest step, or None.
+    step under way. `ending` is why the run ends with its newest step, or None. `waiting` has, of the outermost run, the steppers of
+    the runs that wait for approval.
     """
 
     __slots__ = (
@@ -65,7 +64,6 @@ class RunContext:
         "deadline",
         "depth",
         "ending",
-        "held_deadline",
         "holds",
         "in_force",
         "limits",
@@ -81,7 +79,7 @@ class RunContext:
         "setup",
         "timeline",
         "transport",
-        "waits_below",
+        "waiting",
         "waits_for_tool",
         "warned_unknown",
     )
@@ -99,8 +97,6 @@ class RunContext:
         self.parent_limit: Callable[[RunSettings], RunSettings] | None = None
         self.builder: StepBuilder | None = None
         self.deadline: asyncio.Timeout | None = None
-        self.waits_below = 0
-        self.held_deadline: float | None = None
         self.ending: Ending | None = None
         self.result: RunResult | None = None
         above = here()
@@ -111,6 +107,7 @@ class RunContext:
         self.outside_history, self.outside_lock = Used(), threading.Lock()
         self.warned_unknown: tuple[RunSettings, bool] | None = None
         self.waits_for_tool = 0
+        self.waiting: set[Any] = set()
 
     def settings_now(self) -> RunSettings:
         """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""
@@ -125,6 +122,28 @@ class RunContext:
         if budget.last_answer is None or (self.builder is not None and self.builder.last_answer):
             return budget
         return budget.before_last_answer()
+
+    @property
+    def callers(self) -> list[RunContext]:
+        """The runs whose tool calls wait for this one, the nearest first."""
+        return [] if self.caller is None else [self.caller, *self.caller.callers]
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The timeout of the step under way, by the current limits. None: no limit."""
+        return self.budget_of(self.settings_now()).timeout
+
+    @property
+    def left_s(self) -> float | None:
+        """What is left of the timeout, in seconds. None: no limit."""
+        timeout_s = self.timeout_s
+        return None if timeout_s is None else timeout_s - self.timeline.clock.elapsed_s()
+
+    def set_deadline(self) -> None:
+        """Apply the current timeout to the step under way, on its loop. There is none while a pause stops the clock."""
+        if self.deadline is not None and not self.deadline.expired():
+            left_s = self.left_s if self.timeline.clock.runs else None
+            self.deadline.reschedule(None if left_s is None else asyncio.get_running_loop().time() + left_s)
 
     def refresh_settings(self) -> RunSettings:
         """Apply the current limits and return them."""
@@ -246,27 +265,16 @@ class ToolCallContext:
 
 @contextlib.contextmanager
 def clocks_of_callers_stopped(run: RunContext) -> Iterator[None]:
-    """Stop the clocks and the timeouts of the runs whose tool calls wait for this one, while it waits for a person."""
-    above: list[RunContext] = []
-    while (caller := above[-1].caller if above else run.caller) is not None:
-        above.append(caller)
-    for one in above:
-        one.waits_below += 1
-        if one.waits_below == 1:
-            due = None if one.deadline is None or one.deadline.expired() else one.deadline.when()
-            one.held_deadline = None if due is None else due - time.monotonic()
-            one.timeline.clock.stop()
-            if due is not None and one.deadline is not None:
-                one.deadline.reschedule(None)
+    """Stop the clocks and the timeouts of the runs whose tool calls wait for this one, while it is paused."""
+    for one in run.callers:
+        one.timeline.clock.stop()
+        one.set_deadline()
     try:
         yield
     finally:
-        for one in above:
-            one.waits_below -= 1
-            if one.waits_below == 0:  # child runs that wait at the same time: the last one starts the clock again
-                one.timeline.clock.start()
-                if one.held_deadline is not None and one.deadline is not None:
-                    one.deadline.reschedule(time.monotonic() + one.held_deadline)
+        for one in run.callers:
+            one.timeline.clock.start()
+            one.set_deadline()
 
 
 _Reset: TypeAlias = "Token[ToolCallContext | None]"

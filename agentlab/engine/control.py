@@ -282,6 +282,21 @@ class Control:
         return self.approvals.waits or (bool(self.below) and all(one.waits for one in self.below))
 
     @property
+    def waits_for(self) -> str:
+        """What the step under way waits for, in words; "" if it does not wait.
+
+        Example:
+            >>> run.control.waits_for
+            ''
+        """
+        if not self.waits:
+            return ""
+        waiting = self.below
+        if self.approvals.waits:
+            return f"the call of {self.approvals.asked[self.approvals.waits_at or ''].tool} waited for approval"
+        return waiting[0].waits_for
+
+    @property
     def attended(self) -> bool:
         """True if a person is there who can decide on calls: the run goes on in the background, or its live panel is shown.
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.values import dataclass
 from agentlab.engine.branches import RunLike
+from agentlab.engine.control import PendingCall
 from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits, twice
+from agentlab.engine.plan import SuspendedStep
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import describe
 from agentlab.limits.live import LiveSettings
+from agentlab.limits.reading import Action, Decision
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
+from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, RunResult, advice_for
 from agentlab.records.step import StepResult
 
@@ -124,8 +129,10 @@ def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         cause = _EDITED_SINCE[0]
     else:
         cause = "The limit was its caller's, which does not apply to a branch, or has been raised since"
-    why = f"{cause}: the branch continues from the last step, with all steps kept."
-    yield _continue("increase_budget", increase, why, at)
+    then = "continues from the last step, with all steps kept"
+    if waits := step_that_waited(run, at):
+        then = f"waits for the decision on the call of {waits.asked[0].tool}, without another call of the model"
+    yield _continue("increase_budget", increase, f"{cause}: the branch {then}.", at)
 
 
 def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
@@ -269,6 +276,29 @@ def _repeat(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
 
 def _edit_prompt(why: str) -> NextAction:
     return NextAction("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
+
+
+def step_that_waited(run: RunLike, at: int) -> SuspendedStep | None:
+    """Return step `at` as it was when the timeout ended it while a call waited for approval; None if it did not end so.
+
+    Calls that were decided and not executed wait again.
+    """
+    step = run.history[at - 1] if at else None
+    if step is None or step.decision.stop_reason is not StopReason.TIMEOUT:
+        return None
+    done, now = {result.call_id for result in step.tool_results}, datetime.now(UTC)
+    asked = {
+        event.tool_call.id: PendingCall(
+            event.tool_call.id, event.tool_call.name, event.tool_call.arguments, at, event.why, now, run.id
+        )
+        for event in run.events
+        if isinstance(event, events.ApprovalRequested) and event.step == at and event.tool_call.id not in done
+    }
+    if not asked:
+        return None
+    first = next(call.id for call in step.tool_calls if call.id not in done)
+    step = replace(step, decision=Decision(Action.EXECUTE_TOOLS, "The model asked for tools."), stop_reason=None)
+    return SuspendedStep(step, tuple(asked.values()), {}, first if first in asked else None)
 
 
 def _usable_steps(run: RunLike) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from agentlab._internal.values import dataclass
@@ -171,6 +172,11 @@ class RunPrefix:
             self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]), asked_at=asked_at
         )
 
+    def reopened(self) -> RunPrefix:
+        """Return the same with the last step under way: not in the history, and its tool calls without results."""
+        messages = self.messages[:-1] if self.messages[-1].role == "tool" else self.messages
+        return replace(self, messages=messages, history=self.history.prefix(len(self.history) - 1), marks=self.marks[:-1])
+
     def with_prompt(self, prompt: Content) -> RunPrefix:
         """Replace the prompt; other text keeps the parts whose lines it has. Raises ConfigurationError for an empty one."""
         made = user_message(prompt, "fork(prompt={!r}): pass the task as text, or omit it to keep the run's prompt.")
@@ -260,12 +266,17 @@ def _as_given(result: ToolResult, given: Mapping[str, Content]) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class SuspendedStep:
-    """A step from a store that waits for approval: what it has so far, the calls that were asked about, and the decisions."""
+    """A step that waits for approval, from a store or from the run that is branched: what it has so far, the calls that were asked
+    about, and the decisions.
+
+    `since` is when the step was noted: the time since then counts. None: it counts from the first step of the branch.
+    """
 
     step: StepResult
     asked: tuple[PendingCall, ...]
     given: Mapping[str, Given]
     waits_at: str | None
+    since: datetime | None = None
 
 
 NO_ORIGIN: Origin[Any] = Origin()

@@ -151,22 +151,28 @@ def _after_last_answer(run: RunContext, settings: RunSettings, limit: str) -> En
 
 async def _ask_and_act(run: RunContext, builder: StepBuilder) -> None:
     """Ask the model and act on the answer, within the budget's timeout."""
-    limit_s = run.budget_of(builder.settings).timeout
-    if limit_s is None:
-        await _act(run, builder)
+    if builder.response is not None and (left_s := run.left_s) is not None and left_s <= 0:  # it was over while a call waited
+        _out_of_time(run, builder, run.control.waits_for)
+        give_up_children(run, builder)
         return
     try:
-        async with asyncio.timeout(limit_s - run.timeline.clock.elapsed_s()) as run.deadline:
+        async with asyncio.timeout(None) as run.deadline:
+            run.set_deadline()
             await _act(run, builder)
     except TimeoutError as error:
         if run.deadline is None or not run.deadline.expired():
             raise
         cut = error.__cause__ or error.__context__  # the work that was interrupted; the cause is missing before Python 3.11.3
-        where = "".join(f", while {note}" for note in getattr(cut, "__notes__", ()))
-        reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
-        builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
+        _out_of_time(run, builder, builder.cut_during, *getattr(cut, "__notes__", ()))
     finally:
         run.deadline = None
+
+
+def _out_of_time(run: RunContext, builder: StepBuilder, *during: str) -> None:
+    """Decide to end the run at its timeout, `during` something."""
+    where = "".join(f", while {one}" for one in during if one)
+    reason = redact(f"Budget reached: timeout {number_in_words(run.timeout_s, 's')}{where}.")
+    builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
 
 
 async def _act(run: RunContext, builder: StepBuilder) -> None:

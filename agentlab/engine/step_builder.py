@@ -77,7 +77,8 @@ class StepBuilder:
     `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended.
     `answer` merges the answers of several calls, `parts` are the texts before it. `notice` says that the answer is incomplete.
     `response` is the answer that the step acts on, `output` the typed answer in it, `started_tools` the ids of the tool calls that
-    were begun, `waiting_children` by call the child runs that wait for approval, and `shares` by call the shares of sub-agents that
+    were begun, `cut_during` what a child run waited for when the step was interrupted,
+    `waiting_children` by call the child runs that wait for approval, and `shares` by call the shares of sub-agents that
     run at the same time. A step that waits for approval is kept in its builder. `last_answer` is the limit that is nearly used up, if
     the step asks for a last answer.
     """
@@ -86,6 +87,7 @@ class StepBuilder:
         "answer",
         "calls",
         "children",
+        "cut_during",
         "decision",
         "error",
         "fault",
@@ -126,7 +128,7 @@ class StepBuilder:
         self.seams: list[Seam] = []
         self.terminating: ToolResult | None = None
         self.output: object = None
-        self.notice = ""
+        self.notice = self.cut_during = ""
         self.last_answer = ""
         self.response: ModelResponse | None = None
         self.started_tools: set[str] = set()

@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from agentlab._internal.asyncio_tools import cancel_and_wait
@@ -32,6 +33,8 @@ from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
+_clocks_lock = threading.Lock()
+
 
 class Stepper:
     """Takes the steps of one run, on its `context`. `Steps` is the interface that a worker uses."""
@@ -44,6 +47,8 @@ class Stepper:
         self.timeline, self.control = timeline, control
         self.affinity, self.ended = LoopAffinity(), threading.Event()
         self.has_begun = False
+        self._is_timed = False
+        self._held_up: list[Clock] = []
         self._interrupts = 0
         self._task: asyncio.Task[Any] | None = None
         timeline.events.extend(plan.events)
@@ -57,6 +62,7 @@ class Stepper:
         if not self.has_ended:
             timeline, agent = self.timeline, self.context.agent
             timeline.emit(events.LimitsChanged(timeline.clock.elapsed_s(), before, after, by))
+            self._wake_waiting()
             if by == "code":  # an edit in the panel is checked there
                 known = never_met(before, agent, timeline.history)
                 for remark in never_met(after, agent, timeline.history):
@@ -90,8 +96,10 @@ class Stepper:
         if getattr(model, "address", ""):  # its calls have prices
             read_price_list()  # before the first step, whose time it is not
         run_continues = getattr(self.context.transport, "run_continues", None)
-        if run_continues is not None and timeline.history:
-            run_continues(self.context.replay_key, (1 + call.retries for step in timeline.history for call in step.calls))
+        calls = [call for step in timeline.history for call in step.calls]
+        calls += [] if self.context.builder is None else self.context.builder.calls
+        if run_continues is not None and calls:
+            run_continues(self.context.replay_key, (1 + call.retries for call in calls))
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(
@@ -105,6 +113,8 @@ class Stepper:
                     "The approver has nothing to decide: pass approve=[…] with names of tools, or approve=True for every tool."
                 )
 
+        self._set_clock()  # of a branch that begins with a step that waits
+
     def _follow(self) -> None:
         with self.affinity.lock:
             self.timeline.follow(self.context.run)
@@ -114,8 +124,7 @@ class Stepper:
         self._task = task = asyncio.current_task()
         assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
         cancels_before = task.cancelling()
-        clock = self.timeline.clock
-        clock.start()
+        self._set_clock()
         step: StepResult | None = None
         try:
             try:
@@ -131,8 +140,8 @@ class Stepper:
             if self._interrupts:
                 self._uncancel(task)  # a tool or a middleware suppressed the cancel
         finally:
-            clock.stop()
             self._task = None
+            self._set_clock()
         if self.control.must_end:  # too late for the step to see it
             self._end_between_steps()
         return None if step is None else self.timeline.history.last
@@ -159,21 +168,33 @@ class Stepper:
         return self.control.waits and not self.has_ended
 
     async def _decided(self) -> bool:
-        """Wait until the approver or a person has decided on the next call. False if neither is there, or if the run ended."""
+        """Wait until the approver or a person has decided on the next call, or the time is up. False if neither is there, or if the
+        run ended."""
         context, control, wake = self.context, self.control, self.affinity.wake
         approver = context.approver or context.outermost.approver
         asked = asyncio.ensure_future(self._ask(approver)) if approver is not None and control.approvals.waits else None
         if asked is not None:
             asked.add_done_callback(lambda _: wake.set())
         try:
-            with call_context.clocks_of_callers_stopped(context):
-                while control.waits and not control.must_end:
-                    is_asking = asked is not None and not asked.done()
-                    if not is_asking and not (control.attended or context.outermost.control.attended):
-                        return False
-                    wake.clear()
-                    if control.waits and not control.must_end:
-                        await wake.wait()
+            while control.waits and not control.must_end:
+                wake.clear()  # before all that is read here, which other threads may change
+                for caller in context.callers:  # a pause, or another timeout
+                    caller.set_deadline()
+                left_s = self.left_s
+                if left_s is not None and left_s <= 0:
+                    break
+                is_asking = asked is not None and not asked.done()
+                if not is_asking and not (control.attended or context.outermost.control.attended):
+                    return False
+                if control.waits and not control.must_end:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(left_s):
+                            await wake.wait()
+        except asyncio.CancelledError:
+            for caller in context.callers:  # the time of one of them may be up
+                if caller.builder is not None:
+                    caller.builder.cut_during = control.waits_for
+            raise
         finally:
             if asked is not None:
                 _, cut = await cancel_and_wait([asked])
@@ -226,12 +247,52 @@ class Stepper:
         return decided is not None
 
     def _restore_step(self, suspended: SuspendedStep) -> None:
-        """Restore a step from a store that waits for approval."""
+        """Restore a step that waits for approval."""
         context, approvals, step = self.context, self.control.approvals, suspended.step
         context.builder = StepBuilder.of_step(step, context.in_force)
-        approvals.ask(suspended.asked)
+        approvals.ask([replace(call, run_id=context.run_id) for call in suspended.asked])
         approvals.given, approvals.waits_at = dict(suspended.given), suspended.waits_at
         self.timeline.clock = Clock(step.started_s + step.duration_s)
+        if suspended.since is not None:
+            waited_s = max(0.0, (datetime.now(UTC) - suspended.since).total_seconds())
+            self.timeline.clock = Clock(step.started_s + step.duration_s + waited_s)
+            self._set_clock()
+
+    def _set_clock(self) -> None:
+        """Count the time of a step, also while it waits, unless this run or one that called it is paused meanwhile."""
+        context, waiting = self.context, self.context.outermost.waiting
+        with _clocks_lock:
+            is_left = context.builder is not None and self._task is None and not self.has_ended
+            is_timed = self._task is not None or is_left
+            if is_timed is not self._is_timed:
+                self._is_timed = is_timed
+                (self.timeline.clock.start if is_timed else self.timeline.clock.stop)()
+            is_asking = is_left and bool(self.control.approvals.asked)
+            (waiting.add if is_asking else waiting.discard)(self)
+            runs = [context, *context.callers]
+            is_held_up = is_asking and any(one.control.is_paused for one in runs)
+            if is_held_up and not self._held_up:
+                self._held_up = [one.timeline.clock for one in runs]
+                for clock in self._held_up:
+                    clock.stop()
+            elif not is_held_up and self._held_up:
+                for clock in self._held_up:
+                    clock.start()
+                self._held_up = []
+
+    @property
+    def left_s(self) -> float | None:
+        """What is left of the timeout of this run, and of the child runs that it waits for. None: no limit, or the clock stands."""
+        builder = self.context.builder
+        left = [self.context.left_s if self.timeline.clock.runs else None]
+        left += [] if builder is None else [one.run.stepper.left_s for one in builder.waiting_children.values()]
+        return min([one for one in left if one is not None], default=None)
+
+    def _wake_waiting(self) -> None:
+        """Tell the runs of this family that wait for approval of a pause, its end, or another timeout."""
+        for one in tuple(self.context.outermost.waiting):
+            one._set_clock()
+            one.affinity.wake_up()
 
     def waiting(self) -> Ending:
         """Return why the run does not continue: it waits for approval."""
@@ -256,6 +317,7 @@ class Stepper:
         self.refuse_if_ended()
         if self.control.pause():
             self.timeline.emit(events.RunPaused(self.timeline.clock.elapsed_s()))
+            self._wake_waiting()
 
     def resume(self) -> None:
         """End a pause."""
@@ -263,6 +325,7 @@ class Stepper:
         paused_s = self.control.resume()
         if paused_s is not None:
             self.timeline.emit(events.RunResumed(self.timeline.clock.elapsed_s(), paused_s))
+            self._wake_waiting()
             self.affinity.wake_up()
 
     def stop(self, reason: str) -> None:
@@ -307,6 +370,8 @@ class Stepper:
                 abandon(self.context, self.context.builder, ending)
             self._mark_last_step(ending)
             self.context.result = result = self.context.result_for(ending)
+        if self._task is None:
+            self._set_clock()
         self.control.close()
         timeline.emit(events.RunEnded(timeline.clock.elapsed_s(), result))
         self.ended.set()

@@ -21,30 +21,40 @@ _NOT_KEPT = frozenset({events.TextReceived, events.ArgumentsReceived})
 
 
 class Clock:
-    """Counts the active seconds of a run, without pauses and the time between manual steps. Starts and stops may nest."""
+    """Counts the active seconds of a run: its steps and the wait for approval in them, without pauses and the time between manual
+    steps. Starts and stops may nest."""
 
-    __slots__ = ("_active", "_before", "_since")
+    __slots__ = ("_active", "_before", "_lock", "_since")
 
     def __init__(self, elapsed_s: float = 0.0) -> None:
         self._before = elapsed_s
         self._since = 0.0
         self._active = 0
+        self._lock = threading.Lock()
+
+    @property
+    def runs(self) -> bool:
+        """True while it counts: it was started more often than stopped."""
+        return self._active > 0
 
     def start(self) -> None:
         """Start counting."""
-        if self._active == 0:
-            self._since = time.monotonic()
-        self._active += 1
+        with self._lock:
+            self._active += 1
+            if self._active == 1:
+                self._since = time.monotonic()
 
     def stop(self) -> None:
         """Stop counting, if this matches the first start."""
-        self._active -= 1
-        if self._active == 0:
-            self._before += time.monotonic() - self._since
+        with self._lock:
+            self._active -= 1
+            if self._active == 0:
+                self._before += time.monotonic() - self._since
 
     def elapsed_s(self) -> float:
         """Return the active seconds so far."""
-        return self._before + (time.monotonic() - self._since) if self._active else self._before
+        with self._lock:
+            return self._before + (time.monotonic() - self._since if self._active > 0 else 0.0)
 
 
 def refuse_async(observer: object) -> None:

@@ -198,7 +198,14 @@ class RunSpans:
             self._anchor = (self._now_of(event), event.at_s)
         self._begin(self._time_of(step.started_s))
         last_ns = self._time_of(step.started_s)
+        parent = self._run.origin.parent
+        shared = (
+            () if parent is None else parent.history[step.index - 1 : step.index]
+        )  # a branch may go on with a step that waited
+        before = [call for one in shared for call in one.calls]
         for call in step.calls:
+            if any(call is one for one in before):
+                continue
             last_ns = self._time_of(call.started_s + call.duration_s)
             self._call(step, call, self._time_of(call.started_s), last_ns)
         failed = _failed_call(step)

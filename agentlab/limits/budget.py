@@ -57,7 +57,7 @@ class Budget(Displayable):
     max_tokens           input and output tokens of all calls; one call may exceed it, since usage is known only afterwards
     max_tokens_per_turn  the output cap sent to the provider, lowered to what is left of max_tokens
     max_cost             US dollars; one call may exceed it
-    timeout              seconds, or a timedelta, of wall time from the first step, without pauses
+    timeout              seconds, or a timedelta, of wall time from the first step, with the wait for approval, without pauses
     missing_usage        if a provider reports no usage: `warn` once, `estimate` from the text (4 characters per token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
     last_answer          a share of each limit, such as 0.15, that is held back for one last answer: when the rest is used up, the
@@ -120,7 +120,7 @@ class Budget(Displayable):
         unit="s",
         minimum=0,
         start=60.0,
-        help="active wall time from the first step",
+        help="wall time from the first step; the wait for approval counts, a pause does not",
         metadata=_limit_on("time", StopReason.TIMEOUT, "the time limit"),
     )
     missing_usage: MissingUsage = dataclasses.field(

@@ -411,7 +411,9 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     _of_tool(
         "approval", "string", "a person's decision: approved, edited, answered or refused; NA: not asked", "approval", _or_none
     ),
-    _of_tool("waited_s", "Float64", "seconds until that decision, which do not count as time of the run", "waited_s"),
+    _of_tool(
+        "waited_s", "Float64", "seconds until that decision, which count as time of the run unless it was paused", "waited_s"
+    ),
     _of_tool("content", "string", "the text that the model received", "content"),
     _of_tool("error", "string", "the kind of error, in one word", "error"),
     _of_tool("stopped_run", "boolean", "True if the tool requested the end of the run", lambda result: result.stop is not None),

@@ -349,7 +349,7 @@ class ApprovalRequested(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ApprovalGiven(Event):
-    """A person or the approver decided on a tool call after `waited_s` seconds, which do not count as time of the run.
+    """A person or the approver decided on a tool call after `waited_s` seconds. They count as time of the run, unless it was paused.
 
     `decision` is `approved`, `edited` (`arguments` replace those of the model), `answered` or `refused` (with `text`).
 

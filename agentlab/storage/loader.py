@@ -43,8 +43,9 @@ from agentlab.transport import current
 # note then keeps the call and the step in which it was repeated, for branches that begin before that step.
 #
 # A step that waits for approval is kept in a note with all it has so far, the calls that were asked about, and the decisions. It is
-# written again with each decision, and before and after each further tool call. If a call was begun and has no result, it may have run:
-# its decision is dropped, and the person is asked again.
+# written again with each decision, each pause, and before and after each further tool call. The time from the note until the run is
+# loaded counts, unless the run was paused. If a call was begun and has no result, it may have run: its decision is dropped, and the
+# person is asked again.
 
 SUB_AGENTS_NOTE = "sub-agents of the step under way"
 """The name of the note of sub-agents: each with its run's id, the tool call's id and the tool's name."""
@@ -89,6 +90,7 @@ def _suspended(note: dict[str, Any], run_id: str, step: StepResult) -> Suspended
     asked = [codec.from_jsonable(PendingCall, one) for one in note["asked"]]
     given = {call_id: codec.from_jsonable(Given, one) for call_id, one in note["given"].items()}
     done = {result.call_id for result in step.tool_results}
+    since = datetime.now(UTC) if note["paused"] else datetime.fromisoformat(note["at"])
     if (begun := note["begun"]) and begun not in done:
         given.pop(begun, None)
         call = next(one for one in step.tool_calls if one.id == begun)
@@ -97,7 +99,7 @@ def _suspended(note: dict[str, Any], run_id: str, step: StepResult) -> Suspended
         again = PendingCall(call.id, call.name, call.arguments, step.index, why, since, run_id)
         asked = [one for one in asked if one.call_id != begun] + [again]
     waits_at = next((call.id for call in step.tool_calls if call.id not in done), None)
-    return SuspendedStep(step, tuple(asked), given, waits_at if any(one.call_id == waits_at for one in asked) else None)
+    return SuspendedStep(step, tuple(asked), given, waits_at if any(one.call_id == waits_at for one in asked) else None, since)
 
 
 def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:

@@ -14,6 +14,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from copy import copy
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -75,20 +76,28 @@ class RunWriter:
         self._released = False
         self._children: list[tuple[str, str, str]] = []
         self._tools: list[Hold] = []
+        self._under_way = ""
         active_writers[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
         """Write new data when a step is complete or the run has ended; note sub-agents and tools before they start."""
         try:
             match event:
-                case events.RunStarted() | events.StepCompleted() | events.RunEnded():
+                case events.RunStarted():
+                    self.save()
+                    self._note_waiting()
+                case events.StepCompleted() | events.RunEnded():
                     self.save()
                 case events.ChildStarted():
                     self._note_child(event)
                 case events.ToolStarted():
                     self._note_tool(event)
-                    self._note_waiting(event.tool_call.id)
-                case events.ApprovalRequested() | events.ApprovalGiven() | events.ToolFinished():
+                    self._under_way = event.tool_call.id
+                    self._note_waiting()
+                case events.ToolFinished():
+                    self._under_way = ""
+                    self._note_waiting()
+                case events.ApprovalRequested() | events.ApprovalGiven() | events.RunPaused() | events.RunResumed():
                     self._note_waiting()
         except StorageError as error:
             message = f"{error} The run {self.run.id} stays in memory until then; store.save() tries again."
@@ -147,7 +156,7 @@ class RunWriter:
                 self._tools.append(Hold(event.tool_call))
                 self._note_holds(event.step)
 
-    def _note_waiting(self, begun: str = "") -> None:
+    def _note_waiting(self) -> None:
         """Note a step that has waited for approval since it began: what it has so far, and the decisions."""
         run, context = self.run, self.run.stepper.context
         approvals, builder = context.control.approvals, context.builder
@@ -160,7 +169,8 @@ class RunWriter:
             body = codec.step_to_jsonable(step, run.messages[begin:], run.events[self._events :])
             asked = [codec.to_jsonable(call) for call in tuple(approvals.asked.values())]
             given = {call_id: codec.to_jsonable(one) for call_id, one in dict(approvals.given).items()}
-            self._note(WAITING_NOTE, {"step": step.index, "body": body, "asked": asked, "given": given, "begun": begun})
+            now = {"begun": self._under_way, "at": datetime.now(UTC).isoformat(), "paused": run.control.is_paused}
+            self._note(WAITING_NOTE, {"step": step.index, "body": body, "asked": asked, "given": given, **now})
 
     def _note_holds(self, step: int) -> None:
         self._note(BEGUN_TOOLS_NOTE, holds_note(step, [*self.run.stepper.context.holds, *self._tools]))

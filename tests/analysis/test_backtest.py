@@ -157,6 +157,33 @@ def test_a_time_limit_reached_in_the_middle_of_a_step() -> None:
     assert (of_frame["step"], of_frame["tokens"], of_frame["outcome"]) == (2, None, "stopped")
 
 
+@pytest.mark.usefixtures("fake_time")
+@pytest.mark.parametrize("timeout_s", [0.5, 2.4, 2.6, 9.0])
+def test_a_wait_for_approval_counts_as_in_a_live_run(timeout_s: float) -> None:
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    async def approver(pending: lab.PendingCall) -> bool:
+        await asyncio.sleep(2.5)
+        return True
+
+    async def live(budget: Budget) -> lab.RunResult:
+        model = ScriptedProvider([call("pay", {}, cost="0.01"), call("pay", {}, cost="0.01"), say("end", cost="0.01")])
+        return await lab.Agent(model, tools=[pay]).run("go", approve=True, approver=approver, budget=budget)
+
+    record = asyncio.run(live(Budget(max_turns=9)))
+    result = asyncio.run(live(Budget(max_turns=9, timeout=timeout_s)))
+    answer = row(record, budget={"timeout": timeout_s})
+    assert answer["outcome"] == ("finished" if result.terminated else "stopped")
+    assert (answer["step"], answer["stop_reason"]) == (len(result.history), str(result.stop_reason))
+    assert (answer["tokens"], answer["calls"]) == (result.history.tokens, result.history.calls)
+    assert answer["time_s"] == pytest.approx(result.history.elapsed_s, abs=0.01)
+    assert lab.frame(result, "steps")["duration_s"].sum() == pytest.approx(result.history.elapsed_s, abs=0.01)
+    if result.truncated:
+        assert row(result, budget={"timeout": 60})["outcome"] == "unknown"
+
+
 # Grids --------------------------------------------------------------------------------------------------------------------------
 
 

@@ -775,6 +775,30 @@ def test_a_card_says_that_an_edit_does_not_keep_a_hidden_key(opened: Opened) -> 
     expect(page.get_by_text(words)).to_be_in_viewport(ratio=0.99)
 
 
+def test_a_card_counts_down_what_is_left_of_the_timeout(opened: Opened) -> None:
+    page = opened(family())
+    run = live(page, 3)
+    call = {"call": "a", "of": "long", "tool": "note", "arguments": "{}", "step": 4, "why": "", "redacted": False}
+    left = page.get_by_role("group", name="Call of note").locator(".page-left")
+    waits = {"state": "waiting", "ticks": True, "totals": {**run["totals"], "elapsed_s": 2.0}}
+    page.evaluate("fields => store.put('long', fields)", {**waits, "asked": [{**call, "ends_at_s": None}]})
+    expect(page.get_by_role("group", name="Call of note")).to_be_visible()
+    expect(left).to_have_text("")
+    page.evaluate("fields => store.put('long', fields)", {**waits, "asked": [{**call, "ends_at_s": 61.5}]})
+    box = page.get_by_role("textbox", name="Arguments of note")
+    box.fill('{"text": "mine"}')
+    expect(left).to_have_text(re.compile("^[1-5]?[0-9] s left of the timeout$"))
+    first = left.inner_text()
+    expect(left).not_to_have_text(first)
+    assert int(left.inner_text().split()[0]) < int(first.split()[0]) <= 60
+    stands = {"ticks": False, "totals": {**run["totals"], "elapsed_s": 57.0}}
+    page.evaluate("fields => store.put('long', fields)", stands)
+    expect(left).to_have_text("5 s left of the timeout, paused")
+    expect(box).to_have_value('{"text": "mine"}')
+    page.evaluate("fields => store.put('long', fields)", {"asked": [{**call, "ends_at_s": 177.0}]})
+    expect(left).to_have_text("2 min left of the timeout, paused")
+
+
 def test_an_edited_prompt_stays_while_another_run_is_looked_at(opened: Opened) -> None:
     page = opened(family())
     live(page, 3)

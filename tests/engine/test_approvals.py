@@ -452,18 +452,6 @@ def test_each_call_is_asked_about_once() -> None:
     assert desk.done == [0, 1, 2, 3]
 
 
-def test_the_wait_counts_neither_as_time_nor_against_the_timeout() -> None:
-    async def approver(pending: lab.PendingCall) -> bool:
-        await asyncio.sleep(0.3)
-        return True
-
-    run = Desk().agent().run("?", approve=["pay"], approver=approver, budget=lab.Budget(timeout=0.25))
-    result = go(end_of(run))
-    assert result.stop_reason is StopReason.COMPLETED
-    assert run.history.elapsed_s < 0.25
-    assert run.history[0].tool_results[0].waited_s > 0.29  # type: ignore[operator]
-
-
 def test_cancel_ends_a_hanging_approver() -> None:
     async def scenario() -> None:
         async def approver(pending: lab.PendingCall) -> bool:
@@ -509,7 +497,7 @@ def test_arguments_of_an_approver_that_do_not_fit_refuse_the_call() -> None:
 
 def test_a_run_in_the_background_waits_for_the_person() -> None:
     desk = Desk()
-    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(timeout=0.2))
+    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(timeout=60))
     run.worker.launch()
     until(lambda: bool(run.pending))
     time.sleep(0.25)
@@ -518,7 +506,8 @@ def test_a_run_in_the_background_waits_for_the_person() -> None:
     run.approve()
     result = run.wait(timeout_s=5)
     assert result is not None and result.stop_reason is StopReason.COMPLETED
-    assert result.history.elapsed_s < 0.2
+    assert result.history.elapsed_s > 0.25
+    assert result.history[0].duration_s > 0.25
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
@@ -573,6 +562,297 @@ def test_start_without_a_page_returns_with_a_run_that_waits() -> None:
     assert waiting is not None and waiting.stop_reason is StopReason.AWAITING_APPROVAL
     run.approve()
     assert run.start().result is not None
+
+
+# The timeout --------------------------------------------------------------------------------------------------------------------
+
+
+def approver_after(seconds: float) -> Callable[[lab.PendingCall], Any]:
+    async def approver(pending: lab.PendingCall) -> bool:
+        await asyncio.sleep(seconds)
+        return True
+
+    return approver
+
+
+PAY_WAITED = "Budget reached: timeout 1 s, while the call of pay waited for approval."
+
+
+@pytest.mark.usefixtures("fake_time")
+@pytest.mark.parametrize(("timeout_s", "is_in_time"), [(3.0, True), (2.5, False), (1.0, False)])
+def test_the_wait_counts_as_time_and_against_the_timeout(timeout_s: float, is_in_time: bool) -> None:
+    desk = Desk()
+    agent = desk.agent(call("pay", {"amount": 5}, cost="0.01"))
+    run = agent.run("?", approve=["pay"], approver=approver_after(2.5), budget=lab.Budget(timeout=timeout_s))
+    result = go(end_of(run))
+    assert result.stop_reason is (StopReason.COMPLETED if is_in_time else StopReason.TIMEOUT)
+    assert desk.done == [5] * is_in_time
+    assert run.history.elapsed_s == pytest.approx(min(timeout_s, 2.5), abs=0.01)
+    assert result.history[0].calls and result.history[0].usage.total_tokens
+    assert run.to_frame()["duration_s"].sum() == pytest.approx(min(timeout_s, 2.5), abs=0.01)
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_the_step_that_waited_at_the_timeout_is_recorded() -> None:
+    desk = Desk()
+    answer = several(("look", {"q": "a"}), ("pay", {"amount": 1}), ("look", {"q": "b"}))
+    run = desk.agent(answer).run("?", approve=["pay"], approver=approver_after(60), budget=lab.Budget(timeout=1))
+    result = go(end_of(run))
+    assert (result.stop_reason, result.detail) == (StopReason.TIMEOUT, PAY_WAITED)
+    with pytest.raises(errors.TimeoutReached):
+        result.raise_for_stop()
+    (step,) = run.history
+    assert (len(step.calls), step.stop_reason, step.remaining.time_s) == (1, StopReason.TIMEOUT, 0)
+    assert [one.content for one in step.tool_results] == ["saw a"]
+    assert [one.error for one in run.messages[-1].tool_results] == [None, "not_executed", "not_executed"]
+    assert (run.pending, desk.done, run.state) == ((), ["a"], RunState.ENDED)
+    assert kinds(run)[-2:] == ["StepCompleted", "RunEnded"]
+    run.stepper.decide("c2", Approval.allow())  # too late
+    assert run.timeline.clock.elapsed_s() == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_an_approver_that_blocks_past_the_timeout_decides_too_late() -> None:
+    def approver(pending: lab.PendingCall) -> bool:
+        time.sleep(2.5)
+        return True
+
+    desk = Desk()
+    result = go(end_of(desk.agent().run("?", approve=["pay"], approver=approver, budget=lab.Budget(timeout=1))))
+    assert (result.stop_reason, desk.done) == (StopReason.TIMEOUT, [])
+
+
+@pytest.mark.parametrize("decided_late", [True, False])
+@pytest.mark.usefixtures("fake_time")
+def test_time_counts_between_two_awaits(decided_late: bool) -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(timeout=1))
+    assert go(end_of(run)).stop_reason is StopReason.AWAITING_APPROVAL
+    time.sleep(0.7)
+    assert run.timeline.clock.elapsed_s() == pytest.approx(0.7, abs=0.01)
+    result = go(end_of(run))
+    assert (result.stop_reason, result.history.elapsed_s) == (StopReason.AWAITING_APPROVAL, pytest.approx(0.7, abs=0.01))
+    if decided_late:
+        run.approve()
+    time.sleep(0.5)
+    result = go(end_of(run))
+    assert (result.stop_reason, desk.done) == (StopReason.TIMEOUT, [])
+    assert result.detail == ("Budget reached: timeout 1 s." if decided_late else PAY_WAITED)
+    assert run.result is result
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_time_between_steps_that_no_call_waits_for_does_not_count() -> None:
+    async def scenario() -> None:
+        run = Desk().agent().run("?", approve=["pay"])
+        await run.step()
+        run.approve()
+        assert await run.step() is not None
+        before_s = run.timeline.clock.elapsed_s()
+        time.sleep(5)
+        assert run.timeline.clock.elapsed_s() == before_s
+
+    go(scenario())
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_a_pause_stops_the_clock_of_a_run_that_waits() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(timeout=1))
+    go(end_of(run))
+    time.sleep(0.5)
+    run.pause()
+    time.sleep(3600)
+    assert run.timeline.clock.elapsed_s() == pytest.approx(0.5, abs=0.01)
+    run.resume()
+    time.sleep(0.3)
+    run.approve()
+    result = go(end_of(run))
+    assert (result.stop_reason, desk.done) == (StopReason.COMPLETED, [5])
+    assert result.history.elapsed_s == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["the run", "its caller"])
+def test_a_pause_stops_the_clock_while_a_person_is_there(nested: bool) -> None:
+    desk, budget = Desk(), lab.Budget(timeout=1)
+    run = with_child(desk, budget=budget) if nested else desk.agent().run("?", approve=["pay"], budget=budget)
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.pause()
+    waiting = run.children[0] if nested else run
+    before_s = run.timeline.clock.elapsed_s(), waiting.timeline.clock.elapsed_s()
+    time.sleep(1.2)
+    assert (run.timeline.clock.elapsed_s(), waiting.timeline.clock.elapsed_s()) == before_s
+    assert bool(run.pending) and desk.done == []
+    run.resume()
+    run.approve()
+    result = run.wait(timeout_s=5)
+    assert result is not None and (result.stop_reason, desk.done) == (StopReason.COMPLETED, [5])
+
+
+def test_after_a_pause_the_rest_of_the_time_is_left() -> None:
+    run = Desk().agent().run("?", approve=["pay"], budget=lab.Budget(timeout=0.5))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.pause()
+    time.sleep(0.6)
+    run.resume()
+    result = run.wait(timeout_s=5)
+    assert result is not None and result.stop_reason is StopReason.TIMEOUT
+    assert result.history.elapsed_s == pytest.approx(0.5, abs=0.2)
+
+
+@pytest.mark.parametrize("raised", [60, None])
+def test_a_timeout_that_is_raised_while_a_call_waits_holds_at_once(raised: float | None) -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(max_turns=5, timeout=0.6))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.limits.timeout = raised
+    time.sleep(0.8)
+    run.approve()
+    result = run.wait(timeout_s=5)
+    assert result is not None and (result.stop_reason, desk.done) == (StopReason.COMPLETED, [5])
+    assert result.history[0].settings.budget.timeout == raised
+
+
+def test_a_timeout_that_is_lowered_while_a_call_waits_ends_the_run_at_once() -> None:
+    run = Desk().agent().run("?", approve=["pay"], budget=lab.Budget(timeout=60))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.limits.timeout = 0.01
+    result = run.wait(timeout_s=5)
+    assert result is not None and result.stop_reason is StopReason.TIMEOUT
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_the_share_for_a_last_answer_is_held_back_from_the_wait() -> None:
+    desk = Desk()
+    budget = lab.Budget(timeout=10, last_answer=0.2)
+    run = desk.agent().run("?", approve=["pay"], approver=approver_after(60), budget=budget)
+    result = go(end_of(run))
+    assert (result.stop_reason, result.text, desk.done) == (StopReason.TIMEOUT, "Done.", [])
+    assert [bool(step.last_answer) for step in run.history] == [False, True]
+    assert run.history[0].duration_s == pytest.approx(8, abs=0.01)
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_the_wait_of_a_child_run_counts_for_its_caller() -> None:
+    desk = Desk()
+    run = with_child(desk, approver=approver_after(2.5), budget=lab.Budget(timeout=1))
+    result = go(end_of(run))
+    assert (result.stop_reason, result.detail, desk.done) == (StopReason.TIMEOUT, PAY_WAITED, [])
+    assert result.history.elapsed_s == pytest.approx(1, abs=0.01)
+    (use,) = result.history[0].children
+    assert (use.calls, result.history.calls) == (1, 2)
+    assert run.children[0].result is not None
+    assert len(run.children[0].history) == 1
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_a_child_run_ends_at_its_own_timeout_and_its_caller_goes_on() -> None:
+    desk = Desk()
+    scout = desk.agent(approve=["pay"]).as_tool("scout", budget=lab.Budget(timeout=1))
+    top = lab.Agent(ScriptedProvider([call("scout", {"task": "Pay."}), "All done."]), tools=[scout])
+    for approver in (approver_after(2.5), None):
+        run = top.run("?", approver=approver)
+        result = go(end_of(run))
+        if approver is None:
+            time.sleep(1.1)
+            result = go(end_of(run))
+        assert (result.text, desk.done) == ("All done.", [])
+        child = run.children[0].result
+        assert child is not None and (child.stop_reason, child.detail) == (StopReason.TIMEOUT, PAY_WAITED)
+        assert result.history.elapsed_s == pytest.approx(1 if approver else 1.1, abs=0.01)
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_time_counts_for_a_caller_between_two_awaits() -> None:
+    desk = Desk()
+    run = with_child(desk, budget=lab.Budget(timeout=1))
+    go(end_of(run))
+    time.sleep(0.5)
+    run.pause()
+    time.sleep(3600)
+    run.resume()
+    assert run.timeline.clock.elapsed_s() == pytest.approx(0.5, abs=0.01)
+    assert run.children[0].timeline.clock.elapsed_s() == pytest.approx(0.5, abs=0.01)
+    time.sleep(0.6)
+    result = go(end_of(run))
+    assert (result.stop_reason, result.detail, desk.done) == (StopReason.TIMEOUT, PAY_WAITED, [])
+    assert result.history.calls == 2
+
+
+def test_a_raised_timeout_of_a_caller_holds_at_once() -> None:
+    desk = Desk()
+    run = with_child(desk, budget=lab.Budget(timeout=0.8))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    for one in (run, run.children[0]):  # the child began with what was left of its caller's
+        one.limits.timeout = 60
+    time.sleep(1)
+    run.approve()
+    result = run.wait(timeout_s=5)
+    assert result is not None and (result.text, desk.done) == ("All done.", [5])
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_a_branch_with_a_higher_timeout_asks_about_the_same_call() -> None:
+    desk = Desk()
+    answer = several(("look", {"q": "a"}), ("pay", {"amount": 1}), ("pay", {"amount": 2}), ("look", {"q": "b"}))
+    run = desk.agent(call("look", {"q": "first"}), answer).run("?", approve=["pay"], budget=lab.Budget(timeout=1))
+    go(end_of(run))
+    asked = run.pending
+    run.approve("c2")
+    run.approve("c3", refuse="No.")
+    time.sleep(1.1)
+    assert go(end_of(run)).stop_reason is StopReason.TIMEOUT
+    (action,) = run.next_actions
+    assert action.label.startswith("Raise the time limit to 2.") and action.label.endswith(" s and continue")
+    assert "waits for the decision on the call of pay" in action.why
+    branch = run.apply().with_id("again")
+    assert (branch.origin.forked_at, len(branch.history), branch.state) == (1, 1, RunState.WAITING)
+    assert [replace(one, since=asked[0].since) for one in branch.pending] == [
+        replace(one, run_id="again", since=asked[0].since) for one in asked
+    ]
+    time.sleep(60)  # before it begins
+    assert branch.timeline.clock.elapsed_s() == pytest.approx(1.1, abs=0.01)
+    seen: list[events.Event] = []
+    branch.observe(seen.append)
+    assert go(end_of(branch)).stop_reason is StopReason.AWAITING_APPROVAL
+    branch.approve("c2")
+    branch.approve("c3", refuse="No.")
+    time.sleep(0.5)
+    result = go(end_of(branch))
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Done.")
+    assert desk.done == ["first", "a", 1, "b"], "what was executed before is not executed again"
+    assert [one.content for one in branch.history[1].tool_results] == ["saw a", "paid 1", "The person refused: No.", "saw b"]
+    assert branch.history[1].calls == run.history[1].calls
+    assert branch.history.calls == 3
+    assert branch.history[1].duration_s == pytest.approx(1.6, abs=0.01)
+    assert [message.role for message in branch.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert run.history[1].stop_reason is StopReason.TIMEOUT, "the run stays as it is"
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_a_branch_that_waits_to_its_timeout_can_be_continued_once_more() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], approver=approver_after(1.5), budget=lab.Budget(timeout=1))
+    for _ in range(2):
+        assert go(end_of(run)).stop_reason is StopReason.TIMEOUT
+        run = run.apply()
+    assert 4 <= run.limits.timeout < 5
+    assert (go(end_of(run)).text, desk.done, run.history.calls) == ("Done.", [5], 2)
+
+
+@pytest.mark.usefixtures("fake_time")
+def test_a_fork_of_a_run_that_waited_tells_the_model_that_the_call_was_not_executed() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], approver=approver_after(2.5), budget=lab.Budget(timeout=1))
+    go(end_of(run))
+    branch = run.fork(at=1, budget=lab.Budget(timeout=9))
+    assert (go(end_of(branch)).text, desk.done) == ("Done.", [])
+    assert branch.messages[2].tool_results[0].error == "not_executed"
 
 
 # Child runs, locksteps, experiments ---------------------------------------------------------------------------------------------
@@ -643,18 +923,6 @@ def test_results_stay_with_their_calls_if_a_run_that_waits_is_stopped() -> None:
     run.stop("not now")
     (scouted, looked) = run.messages[-1].tool_results
     assert (scouted.call_id, scouted.error, looked.call_id, looked.content) == ("c1", "not_executed", "c2", "saw x")
-
-
-def test_a_child_run_waits_for_the_person_and_the_time_of_its_caller_stands() -> None:
-    desk = Desk()
-    run = with_child(desk, budget=lab.Budget(timeout=0.3))
-    run.worker.launch()
-    until(lambda: bool(run.pending))
-    time.sleep(0.4)
-    run.approve()
-    result = run.wait(timeout_s=5)
-    assert result is not None and result.stop_reason is StopReason.COMPLETED
-    assert result.history.elapsed_s < 0.3
 
 
 def test_the_approver_of_the_outermost_run_decides_for_its_children() -> None:

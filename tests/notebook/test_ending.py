@@ -290,6 +290,67 @@ def test_all_calls_of_a_step_are_approved_at_once() -> None:
     assert run.wait(60) is not None and booked == [1, 2], "the run continues without another press"
 
 
+def test_the_card_has_the_time_at_which_the_timeout_ends_the_wait() -> None:
+    trip = Trip()
+    assert trip.ask()[0]["ends_at_s"] is None
+    trip.run.limits.timeout = 60
+    assert trip.ask()[0]["ends_at_s"] == 60
+    assert read(trip.panel)["ticks"]
+    do(trip.panel, "pause")
+    assert not read(trip.panel)["ticks"]
+    assert read(trip.panel)["soon"] == "its time is paused"
+    assert read(trip.panel)["buttons"]["go"] | {"tip": ""} == {"label": "Resume", "why_not": "", "tip": ""}
+    do(trip.panel, "go")
+    assert read(trip.panel)["ticks"]
+    trip.run.limits.timeout = 0.01
+    assert trip.run.wait(60).stop_reason is lab.StopReason.TIMEOUT
+    assert read(trip.panel)["asked"] == []
+
+
+def test_the_card_of_a_sub_agents_call_has_the_shortest_time() -> None:
+    async def book(nights: int) -> str:
+        """Book."""
+        return "booked"
+
+    scout = lab.Agent(ScriptedProvider([call("book", {"nights": 1}), "Done."], name="b"), tools=[book], approve=["book"])
+    boss = lab.Agent(ScriptedProvider([call("scout", {"task": "Book."}), "Done."]), tools=[scout.as_tool("scout")])
+    run = boss.run("Go.", budget=Budget(timeout=60))
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    assert [one["ends_at_s"] for one in read(panel)["asked"]] == [60]
+    run.children[0].limits.timeout = 30
+    (asked,) = read(panel)["asked"]
+    assert 30 <= asked["ends_at_s"] < 35
+    do(panel, "pause")
+    assert not read(panel)["ticks"]
+    run.cancel()
+
+
+def test_a_branch_with_a_higher_timeout_waits_in_the_panel_for_the_same_call() -> None:
+    booked: list[int] = []
+
+    async def book_room(nights: int) -> str:
+        """Book."""
+        booked.append(nights)
+        return "booked"
+
+    model = ScriptedProvider([call("book_room", {"nights": 2}), "Done."])
+    run = lab.Agent(model, tools=[book_room]).run("Book.", approve=True, budget=Budget(timeout=0.3))
+    panel = panel_of(run)
+    do(panel, "go")
+    result = run.wait(60)
+    assert result is not None and result.stop_reason is lab.StopReason.TIMEOUT
+    run.limits.timeout = 60
+    label = run.next_actions[0].label
+    do(panel, "proceed", place=0, label=label)
+    (branch,) = run.branches
+    wait_until(lambda: branch.stepper.has_begun and branch.state is lab.RunState.WAITING)
+    (asked,) = read(panel)["asked"]
+    assert (asked["tool"], asked["of"], asked["ends_at_s"]) == ("book_room", branch.id, 60)
+    do(panel, "decide", call=asked["call"], of=asked["of"], decision="approve")
+    assert branch.wait(60) is not None and booked == [2]
+
+
 # After the end ----------------------------------------------------------------------------------------------------------------
 
 

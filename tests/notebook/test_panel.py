@@ -125,6 +125,7 @@ def test_a_pause_can_be_taken_back_and_a_second_stop_cuts_the_step_off() -> None
         (RunState.RUNNING, False, True, {"go", "pause", "stop"}),
         (RunState.PAUSED, True, False, {"go", "step", "stop"}),
         (RunState.WAITING, False, False, {"pause", "stop"}),
+        (RunState.WAITING, True, False, {"go", "stop"}),
         (RunState.ENDED, False, False, set()),
     ],
 )

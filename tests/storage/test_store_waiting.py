@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,82 @@ def test_an_approver_of_another_process_decides(path: Path, log: Path) -> None:
         assert asyncio.run(to_the_end(run)).stop_reason is StopReason.COMPLETED
     assert asked == ["c2", "c3"]
     assert lines(log) == ["look first", "look a", "pay 1"]
+
+
+# The timeout --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("timeout_s", "is_over"), [(0.5, True), (60, False)])
+def test_the_time_since_the_run_asked_counts_in_another_process(path: Path, log: Path, timeout_s: float, is_over: bool) -> None:
+    killed(lambda: begin(path, log))
+    time.sleep(0.6)
+    with Store(path) as store:
+        run = store.resume("one", agent(log))
+        assert run.timeline.clock.elapsed_s() > 0.6
+        run.limits.timeout = timeout_s
+        run.approve()
+        result = asyncio.run(to_the_end(run))
+        assert result.stop_reason is (StopReason.TIMEOUT if is_over else StopReason.COMPLETED)
+        assert lines(log) == ["look first", "look a"] + ["pay 1", "pay 2"] * (not is_over)
+        assert result.history[1].duration_s > 0.6
+        frame = store.frame("steps", ["one"])
+        assert frame["duration_s"].tolist() == pytest.approx([step.duration_s for step in result.history])
+
+
+def test_a_pause_stops_the_clock_across_processes(path: Path, log: Path) -> None:
+    def pause() -> None:
+        begin(path, log).pause()
+
+    killed(pause)
+    time.sleep(0.6)
+    with Store(path) as store:
+        run = store.resume("one", agent(log))
+        assert run.timeline.clock.elapsed_s() < 0.6
+        before_s = run.timeline.clock.elapsed_s()
+        time.sleep(0.05)
+        assert run.timeline.clock.elapsed_s() >= before_s + 0.05, "it counts again from here"
+
+
+def test_a_stored_run_that_waited_to_its_timeout_asks_again(path: Path, log: Path) -> None:
+    with Store(path) as store:
+        run = agent(log, observers=[store]).run("go", budget=lab.Budget(timeout=0.4)).with_id("one")
+        asyncio.run(to_the_end(run))
+        run.approve("c2")
+        asyncio.run(to_the_end(run))
+        assert [one.call_id for one in run.pending] == ["c3"]
+        time.sleep(0.5)
+        assert asyncio.run(to_the_end(run)).stop_reason is StopReason.TIMEOUT
+    with Store(path) as store:
+        ended = store.load("one", agent(log, observers=[store]))
+        assert ended.history[1].calls and ended.history.calls == 2
+
+        def begin_a_branch() -> None:
+            with Store(path) as other:
+                branch = other.load("one", agent(log)).apply().with_id("two")
+                branch.observe(other)
+                branch.limits.timeout = 60
+                asyncio.run(to_the_end(branch))
+
+        killed(begin_a_branch)
+        resumed = store.resume("two", agent(log))
+        assert [(one.call_id, one.run_id, one.arguments) for one in resumed.pending] == [("c3", "two", '{"amount":2}')]
+        resumed.approve(refuse="No.")
+        result = asyncio.run(to_the_end(resumed))
+    assert result.stop_reason is StopReason.COMPLETED
+    assert lines(log) == ["look first", "look a", "pay 1"]
+    assert [one.approval for one in result.history[1].tool_results] == ["", "approved", "refused"]
+    assert result.history.calls == 3
+
+
+def test_a_decision_during_a_call_does_not_hide_that_the_call_had_begun(path: Path, log: Path) -> None:
+    def die_within_the_first() -> None:
+        run = begin(path, log, kill_at=1)
+        run.observe(lambda event: run.approve("c3") if isinstance(event, lab.events.ToolStarted) else None)
+        run.approve("c2")
+        asyncio.run(to_the_end(run))
+
+    killed(die_within_the_first)
+    with Store(path) as store:
+        run = store.resume("one", agent(log))
+        assert [one.call_id for one in run.pending] == ["c2"]
+        assert "may have run already" in run.pending[0].why

@@ -176,13 +176,25 @@ function makeApprovals(store, send) {
     make("div", { class: "page-approvals-head" }, mark("bars", "warn"), title, make("small", {}, EDITABLE), every.node),
     list,
   );
+  const keyOf = (one) => `${one.of}/${one.call}`;
+  let timer = 0;
+
+  /** Count down what is left of the timeout, which needs no message. */
+  function showTime() {
+    const run = store.run();
+    for (const one of run?.asked || []) {
+      const left = cards.get(keyOf(one))?.querySelector(".page-left");
+      if (!left) continue;
+      const seconds = Math.max(0, Math.ceil(one.ends_at_s - elapsedOf(run)));
+      left.textContent = known(one.ends_at_s) ? `${amount(seconds, "s")} left of the timeout${run.ticks ? "" : ", paused"}` : "";
+    }
+  }
   return part(
     node,
     (state) => [state.run?.asked],
     ({ run }) => {
       const asked = run?.asked || [];
       const had = node.contains(focused());
-      const keyOf = (one) => `${one.of}/${one.call}`;
       const waiting = new Set(asked.map(keyOf));
       let fresh = false;
       for (const [key, card] of cards) {
@@ -197,6 +209,9 @@ function makeApprovals(store, send) {
         list.append(card);
         fresh = true;
       }
+      clearInterval(timer);
+      if (asked.length) timer = setInterval(() => (node.isConnected ? showTime() : clearInterval(timer)), 250);
+      showTime();
       node.hidden = !asked.length;
       title.textContent = asked.length === 1 ? "A tool call waits for your approval" : `${asked.length} tool calls wait for your approval`;
       every.node.hidden = asked.length < 2;
@@ -291,7 +306,7 @@ function makeCard(call, store, send) {
   return make(
     "div",
     { class: "page-card", role: "group", "aria-label": `Call of ${call.tool}` },
-    make("p", {}, make("b", { class: "agentlab-call-name" }, call.tool), about),
+    make("p", {}, make("b", { class: "agentlab-call-name" }, call.tool), about, make("small", { class: "page-left" })),
     input,
     refusal,
     first,

@@ -102,6 +102,17 @@ function amount(value, unit) {
   return Number.isInteger(value) ? count(value) : String(Number(value.toPrecision(4)));
 }
 
+const came = new WeakMap(); // when numbers of the kernel's clocks came
+
+/** The seconds since a number of the kernel's clocks came. */
+function passed(what) {
+  came.has(what) || came.set(what, performance.now());
+  return (performance.now() - came.get(what)) / 1000;
+}
+
+/** The time of a run now, in s: it counts here while it counts in the kernel. */
+const elapsedOf = (run) => run.totals.elapsed_s + (run.ticks ? passed(run.totals) : 0);
+
 /** A name from Python's vocabulary ("tool_calls") as words. */
 const words = (name) => (name || "").replaceAll("_", " ");
 

@@ -53,22 +53,16 @@ function makeBar(store) {
  */
 function makeClock(node, store, since) {
   let timer = 0;
-  const came = new WeakMap();
-  const note = (what) => came.has(what) || came.set(what, performance.now());
-  const passed = (what) => {
-    note(what); // the clock may strike before what has come is drawn
-    return (performance.now() - came.get(what)) / 1000;
-  };
 
   function show() {
     const run = store.run();
     const time = node.querySelector("[data-total=elapsed_s] .page-amount");
-    if (run.ticks && time) time.textContent = amount(Math.floor(run.totals.elapsed_s + passed(run.totals)), "s");
+    if (run.ticks && time) time.textContent = amount(Math.floor(elapsedOf(run)), "s");
     since.textContent = run.paused ? amount(Math.floor(run.paused.for_s + passed(run.paused)), "s") : "";
   }
   return (run) => {
     if (!run) return;
-    for (const one of store.runs()) for (const what of [one.totals, one.paused]) if (what) note(what);
+    for (const one of store.runs()) for (const what of [one.totals, one.paused]) if (what) passed(what);
     clearInterval(timer);
     if (run.ticks || run.paused) timer = setInterval(() => (node.isConnected ? show() : clearInterval(timer)), 250);
     if (run.buttons !== null && known(run.totals.elapsed_s)) show();

@@ -23,6 +23,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import describe
 from agentlab.notebook.page.rich_text import seen
 from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
+from agentlab.run import waiting_calls
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -40,16 +41,17 @@ def live_data(run: Run) -> JSON:
     """Return what a person can do to a run now.
 
     `soon` says what happens after this step, `paused` for how long the run has been paused; `ticks` is True while its time counts.
-    `asked` has the calls that wait for a decision, `prompt` is the text to edit where a next action needs another one.
+    `asked` has the calls that wait for a decision, and when the timeout ends the wait,
+    `prompt` is the text to edit where a next action needs another one.
     """
     needs_prompt = any(action.needs_prompt for action in run.next_actions)
     return {
         "buttons": buttons(run),
         "soon": _soon(run),
-        "ticks": run.state is RunState.RUNNING and not run.stepper.context.waits_below,
+        "ticks": run.timeline.clock.runs or (run.state is RunState.RUNNING and not run.stepper.is_stepping),
         "paused": {"for_s": round(run.control.paused_s, 1)} if run.state is RunState.PAUSED else None,
         "chat": _chat(run),
-        "asked": [_asked(call) for call in run.pending],
+        "asked": [_asked(call) | {"ends_at_s": _ends_at_s(run, asking)} for asking, call in waiting_calls(run)],
         "prompt": redact(run.prompt) if needs_prompt else "",
     }
 
@@ -77,7 +79,7 @@ def why_not(state: RunState, *, pausing: bool, waits: bool = False) -> dict[str,
         return dict.fromkeys(("go", "step", "pause", "stop"), "The run has ended.")
     if state is RunState.WAITING:
         decide = "Decide on the tool call that waits."
-        return {"go": decide, "step": decide, "pause": "", "stop": ""}
+        return {"go": "" if pausing else decide, "step": decide, "pause": "It is paused already." if pausing else "", "stop": ""}
     if state is RunState.RUNNING:
         busy = "It pauses after this step." if pausing else "The run is under way."
         return {"go": "" if pausing or waits else busy, "step": busy, "pause": busy if pausing else "", "stop": ""}
@@ -90,6 +92,8 @@ def _soon(run: Run) -> str:
         return ""
     if run.control.stop_request is not None:
         return "stops after this step"
+    if run.state is RunState.WAITING:
+        return "its time is paused" if run.control.pausing else ""
     return "pauses after this step" if run.control.pausing else ""
 
 
@@ -112,6 +116,13 @@ def _asked(call: PendingCall) -> JSON:
         "step": call.step,
         "why": one_line(call.why, 300),
     }
+
+
+def _ends_at_s(run: Run, asking: Run) -> float | None:
+    """Return the time of `run` at which a call of it or of a sub-agent's run is not executed any more. None: no limit."""
+    asks = asking.stepper.context
+    left = [left_s for one in (asks, *asks.callers) if (left_s := one.left_s) is not None]
+    return round(run.timeline.clock.elapsed_s() + min(left), 1) if left else None
 
 
 def together(lockstep: Lockstep | None) -> JSON | None:

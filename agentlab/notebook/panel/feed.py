@@ -145,6 +145,8 @@ class RunFeed:
         self._name = data["name"]
         data["name"] = unique_name(self._name, names)
         head = {name: value for name, value in data.items() if self._head.get(name, ...) != value}
+        if head.get("ticks"):  # the page's clock begins with the time now
+            head["totals"] = data["totals"]
         if "totals" in head and (before := self._head.get("totals")):
             head["totals"] = {name: value for name, value in head["totals"].items() if before[name] != value}
         if "limits" in head:
