@@ -164,7 +164,7 @@ class FurtherCalls:
         prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp reject a prefill for a reasoning model
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
-        hint = () if prefills and partial else (Message("user", self.policy.hint),)
+        hint = () if prefills and partial else (Message("system", self.policy.hint),)
         return ContinuationRequest(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def give_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:

@@ -232,7 +232,7 @@ class RunPrefix:
             return self
         is_cut = last.finish_reason is FinishReason.MAX_TOKENS or last.decision.suggestion == INCREASE_BUDGET  # half a tool call
         if is_cut and last.decision.stop_reason is not StopReason.COMPLETED:
-            return self._followed_by(Message("user", hint))
+            return self._followed_by(Message("system", hint))
         at = len(self.history)
         raise ConfigurationError(
             f"fork(at={at}): the model finished with step {at} ({last.decision.reason.rstrip('.')}), so there is nothing to ask it. "

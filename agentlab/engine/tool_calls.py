@@ -70,7 +70,7 @@ def check_output(run: RunContext, builder: StepBuilder, output: OutputType, text
         how = (
             f"Call the tool {output.spec.name}." if form == "tool" else "Answer with JSON that fits the schema, and nothing else."
         )
-        run.timeline.conversation.append(Message("user", f"The answer does not fit {output.name}: {checked.problems}\n{how}"))
+        run.timeline.conversation.append(Message("system", f"The answer does not fit {output.name}: {checked.problems}\n{how}"))
 
 
 def _reject_output(run: RunContext, builder: StepBuilder, output: OutputType, problems: str) -> bool:

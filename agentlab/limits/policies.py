@@ -19,7 +19,7 @@ RECOVERY_HINT = (
     "If you intended a tool call, emit one complete tool call payload only.\n"
     "Do not repeat already-sent text."
 )
-"""The prompt to continue, for models that accept no prefill."""
+"""The request to continue, for models that accept no prefill."""
 
 FIRST_CAPS = 4
 """By default, a continued answer may grow to this many times its first cap."""
@@ -37,7 +37,8 @@ class ContinuationPolicy(Displayable):
     max_total_completion_tokens_per_turn    output tokens of all calls of the step; None means 4 times the first call's cap
     max_total_output_chars_per_turn         characters of the answer
     max_tool_repair_attempts                further calls for a truncated tool call; 0 means none
-    hint                                    the prompt to continue, for models that accept no prefill
+    hint                                    the request to continue, for models that accept no prefill: a system message, or a user
+                                            message if the provider accepts no system message within a conversation
 
     No further call is made if what is left of the step's tokens, or of `max_tokens`, lowers its output cap below 16.
 
@@ -78,7 +79,7 @@ class ContinuationPolicy(Displayable):
         help="further calls for a truncated tool call; 0: none",
         metadata={"label": "the repairs of a tool call"},
     )
-    hint: str = dataclasses.field(default=RECOVERY_HINT, metadata={"help": "the prompt to continue a truncated answer"})
+    hint: str = dataclasses.field(default=RECOVERY_HINT, metadata={"help": "the request to continue a truncated answer"})
 
     def __post_init__(self) -> None:
         check_limits(self)

@@ -162,7 +162,8 @@ class Message(Displayable):
     """One message of the conversation. The instructions are not a message: they are `ModelRequest.instructions`.
 
     A `tool` message holds the results of all calls of the assistant message before it, in order. A `system` message is an instruction
-    within the conversation, such as the reminder to call a terminating tool; wires without system messages send it as a user message.
+    within the conversation: a reminder to call a terminating tool, a request to continue a cut answer, to repeat a tool call, or to
+    correct a typed answer. Only OpenAI, Azure and xAI take one after other messages from every model; the others get a user message.
 
     `text` may be given as a list of texts and parts (`lab.Image`, `lab.Document`, `lab.Audio`). It is kept as text with a line for each
     part, and `parts` has the parts in order.

@@ -201,7 +201,7 @@ def test_a_cut_answer_is_followed_by_the_hint() -> None:
     run = run_of([say("half of", finish=FinishReason.MAX_TOKENS), "the rest"])
     go(ended(run))
     branch = run.fork(1)
-    assert [one.text for one in branch.messages] == ["go", "half of", RECOVERY_HINT]
+    assert [(one.role, one.text) for one in branch.messages][1:] == [("assistant", "half of"), ("system", RECOVERY_HINT)]
     assert go(ended(branch)).text == "the rest"
     own = run.fork(1, message="go on, please")
     assert own.messages[-1].text == "go on, please"

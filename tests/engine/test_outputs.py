@@ -196,7 +196,7 @@ def test_a_text_that_does_not_fit_is_sent_back_with_the_problems() -> None:
     result = result_of([BAD, GOOD], model=Structured)
     assert (result.output, actions(result)) == (GRAZ, [Action.REJECT_OUTPUT, Action.COMPLETE])
     again = result.messages[2]
-    assert again.role == "user"
+    assert again.role == "system"
     assert (
         again.text
         == "The answer does not fit Trip: day: Field required\nAnswer with JSON that fits the schema, and nothing else."

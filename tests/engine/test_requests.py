@@ -6,12 +6,13 @@ import itertools
 from typing import Any
 
 import pytest
-from providers.bodies import WIRES
+from providers.bodies import WIRES, Answer
 
 import agentlab as lab
+from agentlab.limits.policies import RECOVERY_HINT
 from agentlab.model.messages import Message
 
-from .call_builders import KEY, agent, finished, go, looking_for, result_of
+from .call_builders import KEY, agent, finished, go, looking_for, reply_to, result_of
 from .server import serving
 
 MESSAGES = {"gemini": b'"contents":['}
@@ -57,6 +58,16 @@ def test_each_request_begins_with_the_messages_of_the_previous_one(wire: str, st
         len(run.timeline.conversation.encoded(WIRE.get(wire, f"{wire}.chat"), encode_again, len(run.messages) - 1))
         == len(run.messages) - 1
     )
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_cut_answer_is_continued_by_a_system_message_where_the_wire_takes_one(wire: str) -> None:
+    half = reply_to(wire, Answer(text=("It is ha",), finish=lab.FinishReason.MAX_TOKENS), streaming=False)
+    with serving(half, reply_to(wire, Answer(text=("lf.",)), streaming=False)) as server:
+        assert result_of(server, wire).text == "It is half."
+    newest = server.asked[1].json["contents" if wire == "gemini" else "messages"][-1]
+    assert RECOVERY_HINT in str(newest["parts"][0]["text"] if wire == "gemini" else newest["content"])
+    assert newest["role"] == ("system" if wire in ("openai", "azure", "xai") else "user")
 
 
 def test_a_fork_sends_the_bytes_of_its_parent() -> None:

@@ -136,7 +136,7 @@ def test_a_cut_answer_becomes_one_text_in_one_step() -> None:
     assert result.usage.output_tokens == 15
     for request in asked[1:]:
         *_, partial, hint = request.messages
-        assert (partial.role, hint.role, hint.text) == ("assistant", "user", RECOVERY_HINT)
+        assert (partial.role, hint.role, hint.text) == ("assistant", "system", RECOVERY_HINT)
         assert partial.text in (TEXT[:30], TEXT[:60])
         assert len(request.messages) == 3
     assert [step.text for step in result.history] == [TEXT]
@@ -507,7 +507,7 @@ def test_a_reasoning_model_is_not_prefilled() -> None:
         return pieces[index - 1]
 
     assert run(None, model=Prefilling(answer)).text == "The ball is round."
-    assert [message.role for message in asked[1].messages] == ["user", "assistant", "user"]
+    assert [message.role for message in asked[1].messages] == ["user", "assistant", "system"]
 
 
 @pytest.mark.parametrize(
@@ -548,7 +548,7 @@ def test_a_call_repeated_in_full_is_executed_once() -> None:
     result, asked = asked_of([cut("I look. ", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
     assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
     assert [(one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == [(True, True)]
-    assert [message.role for message in asked[1].messages] == ["user", "assistant", "user"]
+    assert [message.role for message in asked[1].messages] == ["user", "assistant", "system"]
     assert result.messages[1].text == "I look. "
 
 

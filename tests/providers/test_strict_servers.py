@@ -54,7 +54,7 @@ def guarded(refuses: Callable[[Messages], str | None], answers: list[dict[str, A
         if (problem := refuses(asked.json["messages"])) is not None:
             return status(400, {"error": {"message": problem}})
         message = {"role": "assistant", "content": None, **next(waiting)}
-        finish = "tool_calls" if "tool_calls" in message else "stop"
+        finish = message.pop("finish", "tool_calls" if "tool_calls" in message else "stop")
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         return whole({"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
 
@@ -101,6 +101,14 @@ def test_a_reminder_is_taken(refuses: Callable[[Messages], str | None], model: s
     with serving(script=guarded(refuses, answers)) as server:
         result = ended(agent(server.base, model, name).run("Plan a trip.", terminating=["finish"]))
     assert (result.stop_reason, result.text, len(server.asked)) == (StopReason.TERMINATING_TOOL, "Graz", 2), result.detail
+
+
+@GUARDS
+def test_a_request_to_continue_is_taken(refuses: Callable[[Messages], str | None], model: str) -> None:
+    answers = [{"content": "Go to Gr", "finish": "length"}, {"content": "az."}]
+    with serving(script=guarded(refuses, answers)) as server:
+        result = ended(agent(server.base, model).run("Plan a trip."))
+    assert (result.text, result.error, len(server.asked)) == ("Go to Graz.", None, 2)
 
 
 @GUARDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -235,9 +235,7 @@ def step_html(run: Run, step: StepResult, shown: Shown) -> str:
         parts.append(f'<div class="agentlab-assistant">{answer}</div>')
     said = run.timeline.messages_of(step.index)
     answered = max((place for place, message in enumerate(said) if message.role in ("assistant", "tool")), default=-1)
-    was_rejected = step.decision.action is Action.REJECT_OUTPUT  # the message that asks again is not a person's
-    after = [replace(one, role="system") if was_rejected else one for one in said[answered + 1 :]]
-    parts += [message_html(message, where) for message in after]
+    parts += [message_html(message, where) for message in said[answered + 1 :]]
     return sanitised("".join(parts))
 
 
