@@ -12,19 +12,25 @@ Request ── response ──► EvaluateStop ── the decision ──► Exe
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 
 from agentlab.engine.ask import BudgetExhausted, ask, no_call_left
 from agentlab.engine.call_context import RunContext
 from agentlab.engine.continuation import FurtherCalls, has_incomplete_call, issue_of, least_tokens
 from agentlab.engine.step_builder import StepBuilder
-from agentlab.errors import ReplayMissError
+from agentlab.errors import ReplayMissError, StopRequested
 from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
+
+_OUTCOMES: dict[FinishReason, events.ContinuationOutcome] = {
+    FinishReason.ERROR: "error",
+    FinishReason.CONTEXT_WINDOW_EXCEEDED: "context_window_exceeded",
+    FinishReason.CANCELLED: "cancelled",
+}
+"""How the continuation ended if the last call ended so."""
 
 _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MAX_RESUMES = 8
@@ -68,6 +74,7 @@ async def take_turn(run: RunContext, builder: StepBuilder) -> ModelResponse:
     """Ask until there is an answer to act on, as `builder.decision` says. Raises the errors of a call, and BudgetExhausted."""
     further = FurtherCalls(builder.settings.continuation)
     state, resumes = TurnState.REQUEST, 0
+    failure: BaseException | None = None
     try:
         while True:
             if state is TurnState.REQUEST:
@@ -75,7 +82,7 @@ async def take_turn(run: RunContext, builder: StepBuilder) -> ModelResponse:
             elif state is TurnState.EVALUATE_STOP:
                 if builder.decision.action is Action.RESUME:
                     resumes += 1
-                    _check_resume(run, builder, resumes)
+                    _check_resume(run, builder, further, resumes)
                 event = builder.decision.action
             elif state is TurnState.CONTINUE_PENDING:
                 event = _check_continuation(run, builder, further, response)
@@ -84,14 +91,18 @@ async def take_turn(run: RunContext, builder: StepBuilder) -> ModelResponse:
             state = TRANSITIONS[state, event]
             if state in FINAL:
                 return response
+    except BaseException as error:
+        failure = error
+        raise
     finally:
         if builder.calls:
-            _report_end(run, builder, further)
+            _report_end(run, builder, further, failure)
 
 
-def _check_resume(run: RunContext, builder: StepBuilder, resumes: int) -> None:
+def _check_resume(run: RunContext, builder: StepBuilder, further: FurtherCalls, resumes: int) -> None:
     """Decide to abort if the answer was paused too often, or if the budget leaves no further call."""
     if no_call_left(run, builder):
+        further.outcome = "budget_exhausted"
         builder.decision = Decision(Action.ABORT, "The budget left no further call.", None, INCREASE_BUDGET)
     elif resumes > MAX_RESUMES:
         reason = f"The provider paused its turn and was not resumed after {len(builder.calls)} calls."
@@ -180,7 +191,7 @@ def _emit_continuation(run: RunContext, builder: StepBuilder, further: FurtherCa
     )
 
 
-def _report_end(run: RunContext, builder: StepBuilder, further: FurtherCalls) -> None:
+def _report_end(run: RunContext, builder: StepBuilder, further: FurtherCalls, failure: BaseException | None) -> None:
     """Emit how the continuation of a cut answer ended, and note in the builder if the answer is incomplete."""
     last, action = builder.calls[-1].response, builder.decision.action
     reason = last.signal.finish_reason
@@ -205,8 +216,13 @@ def _report_end(run: RunContext, builder: StepBuilder, further: FurtherCalls) ->
     if reason is FinishReason.CONTENT_FILTERED:
         outcome = "safety_blocked"
     elif outcome == "completed" and not is_accepted:
-        timeout = run.settings_now().budget.timeout
-        is_spent = isinstance(sys.exception(), BudgetExhausted) or (timeout is not None and now_s >= timeout)
-        outcome = "budget_exhausted" if is_spent or reason is FinishReason.CONTEXT_WINDOW_EXCEEDED else "retry_limit"
+        outcome = _OUTCOMES.get(reason, "retry_limit") if failure is None else _outcome_of(failure, run)
     lasted_s = now_s - further.cut_s if further.cut_s else 0.0
     timeline.emit(events.ContinuationEnded(now_s, number, outcome, further.continuations, lasted_s, tuple(builder.seams)))
+
+
+def _outcome_of(failure: BaseException, run: RunContext) -> events.ContinuationOutcome:
+    """Return how the continuation ended, if a further call raised this."""
+    if isinstance(failure, BudgetExhausted) or (run.deadline is not None and run.deadline.expired()):
+        return "budget_exhausted"
+    return "error" if isinstance(failure, Exception) and not isinstance(failure, StopRequested) else "cancelled"

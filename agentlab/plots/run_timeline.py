@@ -134,7 +134,7 @@ class _Reader:
                 self.answered = False
             case "ContinuationEnded":
                 since_s, self.cut_since_s = self.cut_since_s, None
-                outcome = OK if detail.startswith("completed") else CUT
+                outcome = {"completed": OK, "error": FAILED}.get(detail.partition(" ")[0], CUT)
                 self._add(CONTINUATION, step, at_s if since_s is None else since_s, at_s, detail, outcome=outcome)
             case "ToolPayloadRepair":
                 outcome = OK if detail.endswith("whole") else FAILED

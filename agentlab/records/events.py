@@ -159,7 +159,9 @@ class StopReasonObserved(Event):
     call: int
 
 
-ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exhausted", "safety_blocked"]
+ContinuationOutcome: TypeAlias = Literal[
+    "completed", "retry_limit", "budget_exhausted", "safety_blocked", "error", "context_window_exceeded", "cancelled"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +198,10 @@ class ContinuationEnded(Event):
     """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; 0 attempts means that it was
     not possible. `seams` are the places in the step's text where the pieces meet.
 
-    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no further attempt is allowed, or one failed.
-    `budget_exhausted`: a limit on the step's tokens or characters, the run's budget, or the context window is reached.
-    `safety_blocked`: the provider filtered the response.
+    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no further attempt is allowed.
+    `budget_exhausted`: a limit on the step's tokens or characters, or the run's budget, is reached. `safety_blocked`: the provider
+    filtered the response. `error`: a further call failed. `context_window_exceeded`: the model's context window is full. `cancelled`:
+    the run was cancelled or stopped during a further call.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))

@@ -343,9 +343,15 @@ ENDS: dict[str, tuple[list[Any], dict[str, Any], S, str, list[tuple[str, int]], 
                   [("budget_exhausted", 0)], []),
     "policy": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.ABORT, "No")}, S.ERROR, "No. The", [("retry_limit", 0)], []),
     "policy-accepts-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken", [], []),
-    "error": ([cut("a"), REFUSED], {}, S.ERROR, "the provider is away. The answer", [("retry_limit", 1)], []),
+    "error": ([cut("a"), REFUSED], {}, S.ERROR, "the provider is away. The answer", [("error", 1)], []),
+    "error-in-the-body": ([cut("a"), say("b", finish=F.ERROR)], {}, S.ERROR, "", [("error", 1)], []),
+    "cancelled-by-the-provider": ([cut("a"), say("b", finish=F.CANCELLED)], {}, S.CANCELLED, "", [("cancelled", 1)], []),
+    "paused-without-budget": ([cut("a"), say("b", finish=F.PAUSED)], {"budget": lab.Budget(max_calls=2)}, S.CALL_LIMIT, "",
+                              [("budget_exhausted", 1)], []),
     "filtered": ([cut("a"), say("", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, "", [("safety_blocked", 1)], []),
-    "window": ([say("a", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "", [("budget_exhausted", 0)], []),
+    "window": ([say("a", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "", [("context_window_exceeded", 0)], []),
+    "window-later": ([cut("a"), say("b", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "",
+                     [("context_window_exceeded", 1)], []),
     "no-repair": ([cut("", HALF)], {"continuation": lab.ContinuationPolicy(max_tool_repair_attempts=0)}, S.TRUNCATED, "", [],
                   [(False, False)]),
     "no-call-to-repair": ([cut("", HALF)], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, "", [], [(False, False)]),
@@ -369,17 +375,54 @@ def test_every_end_of_a_cut_answer_is_an_event_and_in_the_detail(
     assert looked == []
 
 
+class Hanging:
+    """A model whose second call never returns."""
+
+    name, model = "hanging", "1"
+
+    def __init__(self) -> None:
+        self.asked, self.hangs = 0, asyncio.Event()
+
+    async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
+        self.asked += 1
+        if self.asked > 1:
+            self.hangs.set()
+            await asyncio.Event().wait()
+        return cut("a")
+
+
+@pytest.mark.parametrize("budget", [lab.Budget(max_turns=5), lab.Budget(timeout=60)], ids=["no timeout", "timeout"])
+def test_a_cancel_during_a_continuation_is_no_budget(budget: lab.Budget) -> None:
+    async def go() -> RunResult:
+        model = Hanging()
+        going = lab.Agent(model).run("task", budget=budget)
+        task = asyncio.ensure_future(going.step())
+        await model.hangs.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await going
+
+    result = asyncio.run(go())
+    assert result.stop_reason is S.CANCELLED
+    assert [(end.outcome, end.attempts) for end in events_of(result, events.ContinuationEnded)] == [("cancelled", 1)]
+
+
+def test_a_stop_by_a_middleware_cancels_the_continuation() -> None:
+    async def once(request: ModelRequest, call_next: Any) -> ModelResponse:
+        if any(message.role == "assistant" for message in request.messages):
+            raise lab.StopRequested("enough")
+        return await call_next(request)
+
+    async def go() -> RunResult:
+        return await lab.Agent(ScriptedProvider([cut("a")]), middleware=[once]).run("task")
+
+    result = asyncio.run(go())
+    assert (result.stop_reason, result.text) == (S.EXPLICIT_STOP, "a")
+    assert [(end.outcome, end.attempts) for end in events_of(result, events.ContinuationEnded)] == [("cancelled", 1)]
+
+
 def test_the_runs_timeout_ends_a_continuation_for_budget() -> None:
-    class Hanging:
-        name, model = "hanging", "1"
-        asked = 0
-
-        async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
-            self.asked += 1
-            if self.asked > 1:
-                await asyncio.Event().wait()
-            return cut("a")
-
     result = run([], model=Hanging(), budget=lab.Budget(timeout=0.3))
     assert (result.stop_reason, result.detail) == (
         S.TIMEOUT,
@@ -419,7 +462,7 @@ def test_a_failed_continuation_call_loses_nothing() -> None:
     result = run([cut("paid for "), ProviderConnectionError("gone")])
     assert (result.stop_reason, result.text, result.history[0].usage.output_tokens) == (S.ERROR, "paid for ", None)
     assert result.messages[-1].text == "paid for "
-    assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+    assert events_of(result, events.ContinuationEnded)[0].outcome == "error"
 
 
 def test_later_steps_see_a_continued_turn_as_one_message() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 import pytest
@@ -21,6 +21,7 @@ from agentlab.plots import PlotFigure, timeline_data
 from agentlab.plots.figure import END_MARKERS
 from agentlab.plots.run_timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
 from agentlab.records.columns import EVENT_COLUMNS
+from agentlab.records.events import ContinuationOutcome
 from agentlab.testing import say
 
 from .builders import NA, listed, look, looping, run_of
@@ -116,7 +117,7 @@ def test_every_event_has_its_lane() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
-    [("completed", "ok"), ("retry_limit", "cut"), ("budget_exhausted", "cut"), ("safety_blocked", "cut")],
+    [(outcome, {"completed": "ok", "error": "failed"}.get(outcome, "cut")) for outcome in get_args(ContinuationOutcome)],
 )
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_how_a_continuation_ended(outcome: str, expected: str, attempts: int) -> None:

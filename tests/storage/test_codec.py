@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 from engine.builders import step
@@ -233,7 +233,7 @@ def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
     by_type |= {
         "FinishReason": st.sampled_from(FinishReason),
         "str | int | None": st.none() | texts | st.integers(),
-        "ContinuationOutcome": st.sampled_from(["completed", "retry_limit"]),
+        "ContinuationOutcome": st.sampled_from(get_args(events.ContinuationOutcome)),
         "Remaining": st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "Remaining | None": st.none() | st.builds(Remaining, counts, counts, counts, st.none() | money, st.none() | seconds),
         "ChildUse": children,
