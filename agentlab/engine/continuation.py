@@ -1,16 +1,14 @@
 """Further calls for an answer that was cut off: what to ask, how the two texts are joined, and how many calls are allowed.
 
-When two texts are merged, the second is appended unchanged, unless it begins with a repetition that an exact continuation cannot
-contain: the first text ends within a word, a sentence or a line, and the second starts again at that sentence or line, some words
-before the cut, or with the whole answer (`the boats were asl` and `The boats were asleep`). A repetition is dropped if it has at
-least 16 characters and four different words (eight over several lines), occurs once in each text, and is followed by new text. A
-repetition that could be chance is kept: shorter ones, digits, cells, a single name or address, white space, and everything after a
-space or line break, since data, code and songs repeat whole lines. Nothing is ever added.
+When two texts are merged, the second is appended unchanged, unless it begins with a repetition that cannot be chance: no exact
+continuation would be glued to the first text like that (`the boats were asl` and `The boats were asleep`). See `repeated`. Nothing is
+ever added.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -214,19 +212,30 @@ def issue_of(response: ModelResponse) -> str:
 # What the second text repeats ---------------------------------------------------------------------------------------------------
 
 SHORTEST = 16
-"""The fewest characters of a repetition that cannot be chance."""
+"""The fewest characters of a repetition that cannot be chance; in scripts without spaces, the fewest different letters."""
 
 FEWEST_WORDS, FEWEST_WORDS_OF_LINES = 4, 8
 """The fewest different words of a repetition in one line, and over several lines: blocks of code repeat a few words by chance."""
 
+SEAM = 4
+"""So many characters on each side of a seam: if they meet elsewhere too, the text joins its parts like this."""
+
 SHORTEST_LINE = 4
 """The fewest characters of an unfinished line whose repetition after a code fence shows that the block begins again."""
 
-_WORDS_ONLY = re.compile(r"[\w'’-]+(?:[,;:.!?]? [\w'’-]+)*[.!?]?")
+_IDENTIFIER = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|_")
 
-_SENTENCE_END = re.compile(r"[.!?][\"'”’)]?\s+\Z")
+_CODE = re.compile(rf"[=<>{{}}|\\/@^~`+#]|\w[(\[]|[^\W\d_][,:;.][^\W\d_]|{_IDENTIFIER.pattern}")
+"""Characters of data, code and addresses, which a word of prose does not have."""
 
-_MARK = re.compile(r"(?:[-*+] |#{1,6} |`{3}|~{3})\S")
+_SENTENCE_END = re.compile(r"[.!?؟۔।][\"'”’)]?\s+\Z")
+
+_MARK = re.compile(r"(?:[-*+] |#{1,6} |`{3}|~{3})(?=\S)")
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*?)[ \t]*$", re.MULTILINE)
 
@@ -234,7 +243,18 @@ _FENCE_AGAIN = re.compile(r"(?:`{3,}|~{3,})[ \t]*([\w+#.-]+)[ \t]*\n")
 
 
 def repeated(before: str, after: str) -> int:
-    """Return the number of characters at the start of `after` that certainly repeat `before`; 0 if in doubt."""
+    """Return the number of characters at the start of `after` that certainly repeat the end of `before`; 0 if in doubt.
+
+    A repetition has at least 16 characters, occurs once in each text, and is followed by new text. It is certain where it would be
+    glued to the first text without the space or the mark that the text has elsewhere, that is if it is
+
+    - prose of four different words (eight over several lines) from the start of a word, up to a letter or the end of a sentence;
+    - in a script without spaces, 16 different letters: of one clause, or from the start of a clause to four letters of another;
+    - the whole answer, over several lines or as JSON, unless it ends in a bracket or semicolon;
+    - the unfinished line of a block of code, after the fence of the block.
+
+    Numbers, identifiers and texts in capitals have no words, and no repetition begins or ends in an address.
+    """
     if not before or not after or before[-1].isspace():
         return 0
     fence = _FENCE_AGAIN.match(after)
@@ -250,25 +270,51 @@ def repeated(before: str, after: str) -> int:
 def _is_sure(before: str, after: str, length: int) -> bool:
     """True if an exact continuation cannot contain this repetition."""
     start, text = len(before) - length, after[:length]
-    first, last, several_lines = text[0], text[-1], "\n" in text
-    words = {word for word in text.split() if any(map(str.isalpha, word))}
-    if len(words) < (FEWEST_WORDS_OF_LINES if several_lines else FEWEST_WORDS) or (first.isdigit() and last.isdigit()):
-        return False
-    if before.find(text) != start or after.find(text, 1) >= 0 or (text + text).find(text, 1) != length:
+    seam = text[-SEAM:] + text[:SEAM]
+    if before.find(text) != start or after.find(text, 1) >= 0 or (before + after).count(seam) > 1:
         return False  # a text that repeats itself may do so again
-    if first.isspace():
-        return False  # such as a line that is repeated in the next one
-    if start == 0 and (several_lines or first in "{["):  # the whole answer, started again within a line
-        return several_lines or last.isalnum()
-    at_line_start = _at_line_start(before, start)
-    if at_line_start and _MARK.match(text) is not None:
-        return last.isalnum()
-    if not first.isalnum() or (start and not before[start - 1].isspace()):
+    if _is_unspaced(text[0]) and _is_unspaced(text[-1]):
+        return _is_sure_unspaced(before[:start], text)
+    words, several_lines = {word for word in text.split() if _is_word(word)}, "\n" in text
+    if len(words) < (FEWEST_WORDS_OF_LINES if several_lines else FEWEST_WORDS) or text.isupper():
         return False
-    at_start = at_line_start or _SENTENCE_END.search(before, max(start - 8, 0), start) is not None
-    if last in ".!?":  # a sentence, followed by the next one without a space
-        return at_start and first.isupper()
-    return last.isalnum() and (at_start or _WORDS_ONLY.fullmatch(text) is not None)
+    if start == 0 and several_lines and text[-1] not in "}])>;":
+        return True
+    if start == 0 and text[0] in "{[" and text[-1].isalnum():
+        return True
+    at_line_start = _at_line_start(before, start)
+    prose = _MARK.sub("", text, count=1) if at_line_start else text
+    begins_word = prose[0].isalnum() and (start == 0 or before[start - 1].isspace())
+    first, *_, last = prose.split()
+    if not begins_word or _CODE.search(f"{first} {last}") or (text[0].isdigit() and text[-1].isdigit()):
+        return False
+    if text[-1] in ".!?؟۔।":  # a sentence, followed by the next one without a space
+        return not prose[0].islower() and (at_line_start or _SENTENCE_END.search(before, max(start - 8, 0), start) is not None)
+    return _in_word(text[-1])
+
+
+def _is_sure_unspaced(head: str, text: str) -> bool:
+    """The same for a text in a script without spaces, after this head: the last clause of the text and the first follow each other."""
+    last_clause = text[1 + max((place for place, one in enumerate(text) if not _in_word(one)), default=-1) :]
+    letters, last_letters = (len(set(filter(_is_unspaced, part))) for part in (text, last_clause))
+    if letters < SHORTEST or last_letters < FEWEST_WORDS or head.endswith(text[-1]):
+        return False
+    return last_clause == text or not head or not _in_word(head[-1])
+
+
+def _is_unspaced(character: str) -> bool:
+    """True for a letter of a script without spaces, but for no numeral."""
+    return _UNSPACED.match(character) is not None and _in_word(character) and not character.isnumeric()
+
+
+def _in_word(character: str) -> bool:
+    """True for a letter, a digit, or a mark that belongs to the letter before it, such as a vowel in Hindi or Thai."""
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
+def _is_word(text: str) -> bool:
+    """True for a word of at least two letters, which is no number or identifier."""
+    return sum(map(str.isalpha, text)) > 1 and _IDENTIFIER.search(text) is None
 
 
 def overlap(before: str, after: str, shortest: int = 1) -> int:

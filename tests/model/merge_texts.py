@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 from agentlab.engine.continuation import repeated
 
+from .script_texts import SPACED, UNSPACED
+
 PROSE = (
     "The harbour was quiet that morning. All the small boats were still asleep, bobbing between the walls; a committee walked "
     "across the bridge and counted them, one after the other, as it did on every first Monday.\n\n"
@@ -133,7 +135,7 @@ def _last_words(count: int) -> Callable[[str], int | None]:
 
 KINDS: dict[str, Callable[[str], int | None]] = {
     "the line": lambda text: _last(text, r"\n"),
-    "the sentence": lambda text: _last(text, r"[.!?]\s+|\n+"),
+    "the sentence": lambda text: _last(text, r"[.!?؟।]\s+|[。！？]|\n+"),
     "the line and the one before": lambda text: _last(text[: _last(text, r"\n")].rstrip("\n"), r"\n"),
     "10 words": _last_words(10),
     "6 words": _last_words(6),
@@ -158,12 +160,23 @@ def found(text: str, kind: str) -> tuple[int, int]:
     return sum(tried), len(tried)
 
 
+def found_in_language(text: str, kind: str) -> float:
+    """Return the share of these repetitions that is dropped, over all cuts but those near the ends of the text."""
+    cuts = range(20, len(text) - 1)
+    return sum(joined(text[:cut], text[KINDS[kind](text[:cut]) :]) == text for cut in cuts) / len(cuts)
+
+
 def table() -> str:
-    """Return the share of true repetitions that is found per kind of text, as Markdown."""
+    """Return the share of true repetitions that is found per kind of text and per language, as Markdown."""
     lines = ["| said again | " + " | ".join(TEXTS) + " |", "|---" * (len(TEXTS) + 1) + "|"]
     for kind in KINDS:
         counted = [found(text, kind) for text in TEXTS.values()]
         cells = [f"{100 * dropped / tried:.0f} %" if tried else "" for dropped, tried in counted]
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    languages = {**SPACED, **UNSPACED}
+    lines += ["", "| said again | " + " | ".join(languages) + " |", "|---" * (len(languages) + 1) + "|"]
+    for kind in ("the sentence", "the whole answer"):
+        cells = [f"{100 * found_in_language(text, kind):.0f} %" for text in languages.values()]
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
