@@ -35,6 +35,7 @@ from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import HasToolCall
 from agentlab.limits.evaluation import read_condition
+from agentlab.limits.policies import INVOCATIONS_EXCEEDED
 from agentlab.limits.reading import Action, Decision, Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
@@ -129,7 +130,7 @@ def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
     """Return the ending if a limit of the budget or of the terminating tools is reached."""
     history, terminating = run.timeline.history, settings.terminating
     if terminating is not None and (calls := history.own_calls) >= terminating.max_invocations:
-        detail = f"The model was called {calls} times (max_invocations) without calling a terminating tool."
+        detail = f"{INVOCATIONS_EXCEEDED}: {calls} of {terminating.max_invocations}, and no terminating tool was called."
         return Ending(StopReason.CALL_LIMIT, detail)
     budget = settings.budget
     reached = budget.exhausted(history, 0.0 if budget.timeout is None else run.timeline.clock.elapsed_s())

@@ -26,7 +26,7 @@ from agentlab.engine.control import Given, PendingCall, StepSuspended, StopReque
 from agentlab.engine.step_builder import Share, StepBuilder
 from agentlab.errors import ConfigurationError
 from agentlab.limits.evaluation import read_condition
-from agentlab.limits.policies import TerminatingTools
+from agentlab.limits.policies import NUDGES_EXCEEDED, TerminatingTools
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.conversation import NOT_DONE
 from agentlab.model.finish_reasons import StopReason
@@ -49,9 +49,7 @@ def remind(run: RunContext, builder: StepBuilder, terminating: TerminatingTools)
             break
         before += 1
     if before >= terminating.consecutive_nudges:
-        reason = (
-            f"Max consecutive nudges exceeded: {before} of {terminating.consecutive_nudges}, and no terminating tool was called."
-        )
+        reason = f"{NUDGES_EXCEEDED}: {before} of {terminating.consecutive_nudges}, and no terminating tool was called."
         builder.decision = Decision(Action.ABORT, reason, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
         return
     builder.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")

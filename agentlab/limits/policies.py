@@ -110,6 +110,11 @@ NUDGE_MESSAGE = (
 )
 
 
+NUDGES_EXCEEDED = "Max consecutive nudges exceeded"
+INVOCATIONS_EXCEEDED = "Max invocations exceeded"
+"""The details of a run that ended at a limit of its terminating tools begin with these words."""
+
+
 @helps_with_keywords
 @redacted_repr
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from agentlab.errors import (
     RunFailed,
     StorageError,
 )
-from agentlab.limits.policies import NUDGE_MESSAGE
+from agentlab.limits.policies import INVOCATIONS_EXCEEDED, NUDGE_MESSAGE, NUDGES_EXCEEDED
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message
 from agentlab.serving.access import AccessControl, is_loopback
@@ -64,6 +64,11 @@ _STATUSES = {
     502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",
     503: "`storage`: the file of the contexts cannot be read or written. Nothing was saved.",
 }
+_LIMIT_STATUS = 424
+_LIMIT_TEXT = (
+    "A limit of the request's `terminating_config` ended the run. `nudges_exhausted`: the answers called no tool, in spite of the "
+    "reminders. `call_limit`: `max_invocations` was reached. The context has the messages, and can continue."
+)
 
 
 def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
@@ -86,35 +91,61 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         responses={status: {"model": ErrorBody, "description": text} for status, text in sorted(statuses.items())},
     )
 
-    @app.post("/chat", response_model_exclude_unset=True, operation_id="chat", summary="Send a message in a context")
+    runs: dict[int | str, dict[str, Any]] = {_LIMIT_STATUS: {"model": LimitErrorBody, "description": _LIMIT_TEXT}}
+
+    @app.post(
+        "/chat",
+        response_model_exclude_unset=True,
+        operation_id="chat",
+        summary="Send a message in a context",
+        responses=runs,
+    )
     async def say(body: ChatBody) -> ServedReply:
         """Append the user's message to the context, run the agent on the conversation, and save message and answer.
 
         A context is used by one request at a time: a second request waits. Message and answer are saved together when the run has
         ended; a request that fails, or that has no answer, does not change the context.
         """
-        return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
+        config = _config(body.terminating_config)
+        return _ended(await chat.chat(body.context_id, body.message, config), config)
 
-    @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context")
+    @app.post(
+        "/chat/invoke",
+        response_model_exclude_unset=True,
+        operation_id="invoke",
+        summary="Run the agent on a context",
+        responses=runs,
+    )
     async def invoke(body: InvokeBody) -> ServedReply:
         """Run the agent on the context without a further message, and save the answer. A context without a message is refused; some
         providers refuse a context that ends with the assistant's own words."""
-        return served(await chat.invoke(body.context_id, _config(body.terminating_config)))
+        config = _config(body.terminating_config)
+        return _ended(await chat.invoke(body.context_id, config), config)
 
     @app.post(
         "/chat/add-ai-message",
         response_model_exclude_unset=True,
         operation_id="add_ai_message",
         summary="Have the agent write the assistant's next message",
+        responses=runs,
     )
     async def add_ai_message(body: AddAiMessageBody) -> ServedReply:
-        """Run the agent with the prompt after the conversation, as an instruction, and save prompt and answer in the context."""
-        return served(await chat.add_ai_message(body.context_id, body.prompt, _config(body.terminating_config)))
+        """Run the agent with the prompt after the conversation, as an instruction, and save prompt and answer in the context. Without a
+        prompt it is the same as /chat/invoke."""
+        config = _config(body.terminating_config)
+        return _ended(await chat.add_ai_message(body.context_id, body.prompt, config), config)
 
-    @app.post("/chat/ask", response_model_exclude_unset=True, operation_id="ask", summary="Run the agent without a context")
+    @app.post(
+        "/chat/ask",
+        response_model_exclude_unset=True,
+        operation_id="ask",
+        summary="Run the agent without a context",
+        responses=runs,
+    )
     async def ask(body: AskBody) -> ServedReply:
         """Run the agent on a prompt, without the messages of other requests; nothing is saved."""
-        return served(await chat.ask(body.prompt, _config(body.terminating_config)))
+        config = _config(body.terminating_config)
+        return _ended(await chat.ask(body.prompt, config), config)
 
     @app.post("/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message")
     async def add_message(body: AddMessageBody) -> ServedReply:
@@ -124,6 +155,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
 
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(_LimitReachedError, _limit_reached)
     for kind in (AgentlabError, Exception):
         app.add_exception_handler(kind, _failed)
     _complete_document(app, chat, token)
@@ -133,6 +165,20 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
 
 def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
     return None if config is None else config.model_dump()
+
+
+class _LimitReachedError(Exception):
+    """The run ended at a limit of the request's terminating_config."""
+
+    def __init__(self, reply: ChatReply) -> None:
+        self.reply = reply
+
+
+def _ended(reply: ChatReply, config: dict[str, Any] | None) -> ServedReply:
+    """Return the reply for sending. Raises _LimitReachedError."""
+    if config is not None and reply.detail.startswith((NUDGES_EXCEEDED, INVOCATIONS_EXCEEDED)):
+        raise _LimitReachedError(reply)
+    return served(reply)
 
 
 def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
@@ -174,6 +220,17 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == 405:
         return _error(405, "wrong_method", f"{request.url.path} accepts {headers.get('Allow', 'POST')}.", headers)
     return _error(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
+
+
+async def _limit_reached(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, _LimitReachedError)  # noqa: S101  registered for this type only
+    reply = served(error.reply).model_dump(mode="json", exclude_unset=True)
+    body = {
+        "error": {"type": reply["stop_reason"], "message": reply["detail"]},
+        "generated_messages": reply["generated_messages"],
+        "messages": reply["messages"],
+    }
+    return JSONResponse(body, _LIMIT_STATUS)
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
@@ -327,7 +384,11 @@ class AddAiMessageBody(_Body):
     """An instruction for the assistant's next message in a context."""
 
     context_id: ContextId
-    prompt: Text = Field(description="The instruction for the assistant's next message.", examples=["Say good bye."])
+    prompt: Text | None = Field(
+        default=None,
+        description="The instruction for the assistant's next message; without one the agent runs on the context as it is.",
+        examples=["Say good bye."],
+    )
     terminating_config: Terminating = None
 
 
@@ -349,7 +410,9 @@ class AddMessageBody(_Body):
 class SaidMessage(BaseModel):
     """A text."""
 
-    sender: Literal["human", "ai"] = Field(description="`human` for the user, a prompt and a reminder; `ai` for the assistant.")
+    sender: Literal["human", "ai", "system"] = Field(
+        description="`human` for the request's own message or prompt; `ai` for the assistant; `system` for a reminder."
+    )
     message: str
 
 
@@ -400,17 +463,20 @@ class ServedReply(BaseModel):
     """The reply to a request."""
 
     response: str = Field(
-        description="The answer, or the text of the terminating tool. An incomplete answer ends with a notice in brackets."
+        description="The answer, or the text of the terminating tool. If a limit ended the run, it ends with the notice."
     )
     saved_ai_messages: bool = Field(description="True if the context has gained messages of the assistant.")
     generated_messages: list[SaidMessage | MadeToolCall | ToolResponse] = Field(
         description="The request's own message and all that followed, in order."
     )
     stop_reason: StopReason | None = Field(
-        description="Why the run ended. A limit is not an error: status 200, with the answer so far. null if the agent did not run."
+        description="Why the run ended. A limit of the agent is not an error: status 200, with the answer so far. null if the agent "
+        "did not run."
     )
     detail: str = Field(description="Why the run ended, in one sentence.")
-    notice: str = Field(description="Says that the answer is incomplete; empty if it is complete.")
+    notice: str = Field(
+        description="What ended the run before the agent was done, such as a limit, in brackets; empty if the agent was done."
+    )
     messages: list[ServedMessage] = Field(description="The request's messages in agentlab's own form, with their roles.")
 
 
@@ -425,6 +491,13 @@ class ErrorBody(BaseModel):
     """The body of every response that is not a success."""
 
     error: ErrorDetail
+
+
+class LimitErrorBody(ErrorBody):
+    """The body of a response to a run that ended at a limit of the request's terminating_config."""
+
+    generated_messages: list[SaidMessage | MadeToolCall | ToolResponse] = Field(description="As in a reply.")
+    messages: list[ServedMessage] = Field(description="As in a reply.")
 
 
 def served(reply: ChatReply) -> ServedReply:

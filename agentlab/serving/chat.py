@@ -31,13 +31,12 @@ from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
 from agentlab.agent import Agent, Run
 from agentlab.engine.plan import LAST_ANSWER
-from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits.fields import unknown_name
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.settings import as_terminating
 from agentlab.model.conversation import Conversation
-from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message, ToolCall
 from agentlab.model.parts import Content, as_text, joined
 from agentlab.records.result import RunResult
@@ -56,8 +55,6 @@ _FIELDS = {
     "nudge_message": "nudge_message",
     "max_invocations": "max_invocations",
 }
-_CUT = (StopReason.TRUNCATED, StopReason.CONTENT_FILTERED)
-_CUT_ANSWERS = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED, FinishReason.CONTENT_FILTERED)
 T = TypeVar("T")
 
 
@@ -66,19 +63,19 @@ T = TypeVar("T")
 class ChatReply(Displayable):
     """The reply to one request.
 
-    response            the answer's text, or the text of the terminating tool that ended the run; for an incomplete answer, followed by
-                        `notice`
+    response            the answer's text, or the text of the terminating tool that ended the run; followed by `notice`, if there is one
     saved_ai_messages   True if messages of the assistant were added to the context; never without a context
     generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; empty if the
                         agent did not run
     stop_reason         why the run ended; None if the agent did not run
     detail              why the run ended, in one sentence
-    notice              says that the answer is incomplete; empty if it is complete
+    notice              says what ended the run before the agent was done, such as a limit; empty if the agent was done
     result              the run's whole result; None if the agent did not run
     messages            the same messages as agentlab's Message objects, with their roles
 
-        {"sender": "human", "message": "…"}     the user's message, a prompt, a reminder
+        {"sender": "human", "message": "…"}     the request's own message or prompt
         {"sender": "ai", "message": "…"}        a text of the assistant
+        {"sender": "system", "message": "…"}    a text that the run added, such as a reminder
         {"type": "tool_call", "tool_call_id": "…", "tool_name": "…", "tool_input": {…}}
         {"type": "tool_response", "tool_call_id": "…", "tool_output": "…"}
 
@@ -113,7 +110,7 @@ class Chat(Displayable):
 
     A new id begins a new context. A context is used by one request of an event loop at a time: a second one waits for the first. A
     request is saved as a whole when its run has ended; a request that fails does not change the context. Limits are outcomes: the
-    messages until a limit was reached are saved and returned, with the stop_reason.
+    messages until a limit was reached are saved and returned, with the stop_reason; `reply.result.raise_for_stop()` raises.
 
     Raises ChatInputError for invalid arguments, RunFailed (or the ConfigurationError) if the run ended as ERROR, and
     ContextChangedError if another process or event loop wrote to the context meanwhile; nothing is saved then.
@@ -188,9 +185,9 @@ class Chat(Displayable):
 
     @needs_await("chat.add_ai_message(…)")
     async def add_ai_message(
-        self, context_id: str, prompt: str, terminating_config: TerminatingConfig | None = None
+        self, context_id: str, prompt: str | None = None, terminating_config: TerminatingConfig | None = None
     ) -> ChatReply:
-        """Let the agent write the assistant's next message, as the `prompt` instructs it.
+        """Let the agent write the assistant's next message, as the `prompt` instructs it. Without a prompt it is the same as `invoke`.
 
         The prompt is appended to the conversation as a system message (as a user message if the provider accepts no system message
         there), and is saved with the answer. Without it, the context could begin with an assistant's message, or have two in a row,
@@ -203,7 +200,7 @@ class Chat(Displayable):
             >>> chat.messages("anna")[-1].role
             'assistant'
         """
-        new_message = Message("system", _checked_text("prompt", prompt))
+        new_message = None if prompt is None else Message("system", _checked_text("prompt", prompt))
         return await self._answer(_checked_id(context_id), new_message, terminating_config)
 
     @needs_await("chat.ask(…)")
@@ -306,7 +303,8 @@ class Chat(Displayable):
         saved = any(message.role == "assistant" for message in kept)
         notice = _notice(result)
         response = "\n\n".join([part for part in (_answer_text(result), notice) if part])
-        return ChatReply(response, saved, _generated(new), result.stop_reason, result.detail, notice, result, new)
+        generated = _generated(new, new_message)
+        return ChatReply(response, saved, generated, result.stop_reason, result.detail, notice, result, new)
 
     def _run(self, before: Sequence[Message], new_message: Message | None, config: TerminatingConfig | None) -> Run:
         conversation = Conversation(before if new_message is None else [*before, new_message])
@@ -331,12 +329,14 @@ class Chat(Displayable):
         return replace(terminating, tools=tuple([self.tool_ids.get(name, name) for name in terminating.tools]))
 
 
-def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
-    """Return messages in the form of the chat endpoints, in which each text, tool call and tool result is an item."""
+def _generated(messages: Sequence[Message], own: Message | None) -> tuple[Mapping[str, Any], ...]:
+    """Return messages in the form of the chat endpoints, in which each text, tool call and tool result is an item. `own` is the
+    request's own message, the only one from a person."""
     found: list[Mapping[str, Any]] = []
     for message in messages:
         if message.text:
-            found.append({"sender": "ai" if message.role == "assistant" else "human", "message": message.text})
+            sender = "ai" if message.role == "assistant" else "human" if message is own else "system"
+            found.append({"sender": sender, "message": message.text})
         for call in message.tool_calls:
             form = {"type": "tool_call", "tool_call_id": call.id, "tool_name": call.name}
             found.append({**form, "tool_input": _tool_input(call)})
@@ -384,14 +384,10 @@ def _answer_text(result: RunResult) -> str:
 
 
 def _notice(result: RunResult) -> str:
-    """Return the notice for an incomplete answer."""
+    """Return the notice for a run that ended before the agent was done."""
     if result.stop_reason is StopReason.AWAITING_APPROVAL:
         return "[A tool call needed an approval, and a chat has no one to ask without Agent(approver=…): it was not executed.]"
-    last = result.history[-1] if result.history else None
-    is_cut = last is not None and (last.finish_reason in _CUT_ANSWERS or any(map(is_cut_off, last.tool_calls)))
-    if result.terminated or (result.stop_reason not in _CUT and not is_cut):
-        return ""
-    return f"[{result.detail}]"
+    return "" if result.terminated else f"[{result.detail}]"
 
 
 def _checked_id(context_id: object) -> str:

@@ -133,7 +133,7 @@ def test_too_many_invocations_end_the_run_for_call_limit(most: int) -> None:
         terminating=TerminatingTools(("finalize",), max_invocations=most),
     )
     assert (result.stop_reason, result.history.calls) == (S.CALL_LIMIT, most)
-    assert "max_invocations" in result.detail
+    assert result.detail == f"Max invocations exceeded: {most} of {most}, and no terminating tool was called."
 
 
 def several(*names: tuple[str, dict[str, Any]]) -> Any:

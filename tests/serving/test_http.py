@@ -50,7 +50,9 @@ WRONG: dict[str, tuple[str, Any, int, str, str]] = {
     "invoke-without-context": ("/chat/invoke", {}, 422, "invalid_field", "context_id: Field required"),
     "invoke-with-message": ("/chat/invoke", OK, 422, "invalid_field", "message: Extra inputs are not permitted"),
     "invoke-nothing": ("/chat/invoke", {"context_id": "a"}, 404, "no_context", "The context 'a' has no message"),
-    "no-prompt": ("/chat/add-ai-message", {"context_id": "a"}, 422, "invalid_field", "prompt: Field required"),
+    "no-prompt": ("/chat/add-ai-message", {"context_id": "a"}, 404, "no_context", "The context 'a' has no message"),
+    "empty-prompt": ("/chat/add-ai-message", {"context_id": "a", "prompt": ""}, 422, "invalid_field", "prompt: "),
+    "no-question": ("/chat/ask", {}, 422, "invalid_field", "prompt: Field required"),
     "nothing-to-add": ("/chat/add-message", {"context_id": "a", "message": ""}, 422, "invalid_field", "message: "),
     "whose-message": ("/chat/add-message", {**OK, "role": "tool"}, 422, "invalid_field", "role: "),
     "no-such-place": ("/chats", {}, 404, "not_found", "/chat/add-ai-message"),
@@ -110,7 +112,85 @@ def test_an_invalid_request_is_answered_with_field_and_advice() -> None:
         assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
-        assert client.post("/chat", json=whole).json()["stop_reason"] == "nudges_exhausted"
+        answer = client.post("/chat", json=whole)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (424, "nudges_exhausted")
+
+
+LIMITS: dict[str, tuple[Any, dict[str, Any], str, str]] = {
+    "nudges": (
+        lambda request, index: f"words {index}",
+        {"consecutive_nudges": 2, "nudge_message": "Call it!"},
+        "nudges_exhausted",
+        "Max consecutive nudges exceeded: 2 of 2, and no terminating tool was called.",
+    ),
+    "no nudges": (
+        lambda request, index: f"words {index}",
+        {"consecutive_nudges": 0},
+        "nudges_exhausted",
+        "Max consecutive nudges exceeded: 0 of 0, and no terminating tool was called.",
+    ),
+    "invocations": (
+        lambda request, index: call("look", {"q": str(index)}),
+        {"max_invocations": 3},
+        "call_limit",
+        "Max invocations exceeded: 3 of 3, and no terminating tool was called.",
+    ),
+    "invocations within a step": (
+        lambda request, index: say("half", finish=FinishReason.MAX_TOKENS),
+        {"max_invocations": 1},
+        "call_limit",
+        "Max invocations exceeded: 1 of 1, and no terminating tool was called. The answer was cut off and is incomplete.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "config", "kind", "error_text"), LIMITS.values(), ids=LIMITS.keys())
+def test_a_limit_of_an_autonomous_request_is_an_error_that_loses_nothing(
+    script: Any, config: dict[str, Any], kind: str, error_text: str
+) -> None:
+    config = {**FINISH, **config}
+    with lab.Chat(scripted(script)) as twin:
+        asyncio.run(twin.add_message("a", "Hello", "user"))
+        replies = [
+            asyncio.run(twin.chat("a", "go", config)),
+            asyncio.run(twin.invoke("a", config)),
+            asyncio.run(twin.add_ai_message("a", "go", config)),
+            asyncio.run(twin.ask("go", config)),
+        ]
+    chat = lab.Chat(scripted(script))
+    with serving(chat) as client:
+        client.post("/chat/add-message", json={"context_id": "a", "message": "Hello", "role": "user"})
+        for reply, path, body in [
+            (replies[0], "/chat", {**OK}),
+            (replies[1], "/chat/invoke", {"context_id": "a"}),
+            (replies[2], "/chat/add-ai-message", {"context_id": "a", "prompt": "go"}),
+            (replies[3], "/chat/ask", {"prompt": "go"}),
+        ]:
+            answer = client.post(path, json={**body, CONFIG: config})
+            assert answer.status_code == 424
+            received = answer.json()
+            assert received == {
+                "error": {"type": kind, "message": error_text},
+                "generated_messages": [*reply.generated_messages],
+                "messages": received["messages"],
+            }
+            assert [message["role"] for message in received["messages"]] == [message.role for message in reply.messages]
+            assert reply.messages
+            assert (str(reply.stop_reason), reply.detail, reply.notice) == (kind, error_text, f"[{error_text}]")
+        kept = [(message.role, message.text) for reply in replies[:3] for message in reply.messages]
+        assert [(message.role, message.text) for message in chat.messages("a")[1:]] == kept
+        assert client.post("/chat", json=OK).status_code == 200  # without a terminating_config the conversation goes on
+
+
+def test_the_agents_own_limits_are_outcomes_also_in_an_autonomous_request() -> None:
+    agent = scripted(lambda request, index: call("look", {"q": str(index)}), budget=lab.Budget(max_calls=2))
+    with serving(agent) as client:
+        answer = client.post("/chat", json={**OK, CONFIG: {**FINISH, "max_invocations": 3}})
+        assert (answer.status_code, answer.json()["stop_reason"]) == (200, "call_limit")
+        assert answer.json()["notice"] == "[Budget reached: max_calls 2 of 2.]"
+    with serving(scripted(lambda request, index: "no", terminating=["finalize"])) as client:
+        answer = client.post("/chat", json=OK)
+        assert (answer.status_code, answer.json()["stop_reason"]) == (200, "nudges_exhausted")
 
 
 def test_an_internal_error_has_the_status_of_its_cause() -> None:
@@ -326,17 +406,21 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
         assert client.get("/docs").status_code == 404
     ran = {"/chat", "/chat/invoke", "/chat/add-ai-message"}
     assert set(document["paths"]) == {*ran, "/chat/ask", "/chat/add-message"}
-    for path in document["paths"].values():
+    for name, path in document["paths"].items():
         responses = path["post"]["responses"]
-        assert set(responses) == {"200", "400", "403", "404", "409", "413", "422", "500", "502", "503"}
+        limit = set() if name == "/chat/add-message" else {"424"}
+        assert set(responses) == {"200", "400", "403", "404", "409", "413", "422", "500", "502", "503"} | limit
         for status, response in responses.items():
-            model = "ServedReply" if status == "200" else "ErrorBody"
+            model = {"200": "ServedReply", "424": "LimitErrorBody"}.get(status, "ErrorBody")
             assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}
     assert "nothing is saved" in document["paths"]["/chat/ask"]["post"]["description"]
     schemas = document["components"]["schemas"]
     assert schemas["ChatBody"]["required"] == ["context_id", "message"]
     assert schemas["InvokeBody"]["required"] == ["context_id"]
-    assert schemas["AddAiMessageBody"]["required"] == ["context_id", "prompt"]
+    assert schemas["AddAiMessageBody"]["required"] == ["context_id"]
+    assert schemas["AskBody"]["required"] == ["prompt"]
+    assert schemas["LimitErrorBody"]["required"] == ["error", "generated_messages", "messages"]
+    assert schemas["SaidMessage"]["properties"]["sender"]["enum"] == ["human", "ai", "system"]
     reply = schemas["ServedReply"]["properties"]
     assert (reply["response"]["type"], reply["saved_ai_messages"]["type"]) == ("string", "boolean")
     forms = {form["$ref"].rpartition("/")[2] for form in reply["generated_messages"]["items"]["anyOf"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 import agentlab as lab
+from agentlab.engine.plan import LAST_ANSWER
 from agentlab.limits.policies import NO_CONTINUATION
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
@@ -73,6 +75,10 @@ def human(text: str) -> dict[str, str]:
     return {"sender": "human", "message": text}
 
 
+def system(text: str) -> dict[str, str]:
+    return {"sender": "system", "message": text}
+
+
 def ai(text: str) -> dict[str, str]:
     return {"sender": "ai", "message": text}
 
@@ -130,6 +136,15 @@ def test_the_assistants_next_message_follows_the_instructions(opened: Callable[.
     kept = door.kept.messages("a")
     assert [message.role for message in kept] == ["system", "assistant", "system", "assistant"]
     assert kept[-1].text == reply["response"]
+
+
+def test_the_assistants_next_message_needs_no_instruction(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(roles))
+    door.add_message(context_id="a", message="Hello", role="user")
+    reply = door.add_ai_message(context_id="a")
+    assert (reply["response"], reply["generated_messages"]) == ("user: Hello", [ai("user: Hello")])
+    assert door.add_ai_message(context_id="a", prompt=None)["response"] == "user: Hello | assistant: user: Hello"
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "assistant"]
 
 
 def test_an_inserted_assistant_message_is_sent_to_the_model(opened: Callable[..., Door]) -> None:
@@ -196,14 +211,25 @@ def test_a_terminating_tool_gives_the_response(opened: Callable[..., Door]) -> N
 
 
 def test_an_answer_without_a_call_is_nudged_a_limited_number_of_times(opened: Callable[..., Door]) -> None:
-    door = opened(scripted(lambda request, index: f"words {index}"))
-    config = {**FINISH, "consecutive_nudges": 2, "nudge_message": "Call it!"}
-    reply = door.chat(context_id="a", message="go", terminating_config=config)
+    terminating = lab.TerminatingTools(["finalize"], consecutive_nudges=2, nudge_message="Call it!")
+    door = opened(scripted(lambda request, index: f"words {index}", terminating=terminating))
+    reply = door.chat(context_id="a", message="go")
     assert reply["stop_reason"] == "nudges_exhausted"
-    assert "nudge" in reply["detail"].lower()
-    assert reply["response"] == "words 3"
-    nudge = human("Call it!")
+    assert reply["detail"] == "Max consecutive nudges exceeded: 2 of 2, and no terminating tool was called."
+    assert reply["notice"] == f"[{reply['detail']}]"
+    assert reply["response"] == f"words 3\n\n{reply['notice']}"
+    nudge = system("Call it!")
     assert reply["generated_messages"] == [human("go"), ai("words 1"), nudge, ai("words 2"), nudge, ai("words 3")]
+    assert [message["role"] for message in reply["messages"]][1:3] == ["assistant", "system"]
+
+
+def test_a_reminder_that_is_answered_with_the_call_is_of_the_system(opened: Callable[..., Door]) -> None:
+    script = ["I think so.", call("finalize", {"answer": "yes"})]
+    reply = opened(scripted(script)).chat(
+        context_id="a", message="go", terminating_config={**FINISH, "nudge_message": "Call it!"}
+    )
+    assert reply["stop_reason"] == "terminating_tool"
+    assert reply["generated_messages"][:3] == [human("go"), ai("I think so."), system("Call it!")]
 
 
 def test_an_unanswered_reminder_is_not_stored(opened: Callable[..., Door]) -> None:
@@ -218,21 +244,47 @@ def test_the_request_for_a_last_answer_is_not_stored(opened: Callable[..., Door]
         return say("so far") if request.parameters.tool_choice == "none" else call("look", {"q": str(index)})
 
     door = opened(scripted(script, budget=lab.Budget(max_turns=2, last_answer=0.5)))
-    assert door.chat(context_id="a", message="go")["response"] == "so far"
+    reply = door.chat(context_id="a", message="go")
+    assert reply["response"] == f"so far\n\n{reply['notice']}"
+    assert reply["notice"].startswith("[Budget reached: max_turns")
+    assert reply["generated_messages"][-2] == system(LAST_ANSWER)
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_calls_are_limited_by_max_invocations(opened: Callable[..., Door]) -> None:
-    door = opened(scripted(lambda request, index: call("look", {"q": str(index)}, text=f"try {index}")))
-    reply = door.ask(prompt="go", terminating_config={**FINISH, "max_invocations": 3})
-    assert (reply["stop_reason"], reply["response"]) == ("call_limit", "try 3")
+    script = lambda request, index: call("look", {"q": str(index)}, text=f"try {index}")  # noqa: E731
+    door = opened(scripted(script, terminating=lab.TerminatingTools(["finalize"], max_invocations=3)))
+    reply = door.ask(prompt="go")
+    assert reply["detail"] == "Max invocations exceeded: 3 of 3, and no terminating tool was called."
+    assert (reply["stop_reason"], reply["response"]) == ("call_limit", f"try 3\n\n[{reply['detail']}]")
     assert len([message for message in reply["messages"] if message["role"] == "assistant"]) == 3
 
 
-def test_a_limit_is_an_outcome(opened: Callable[..., Door]) -> None:
-    door = opened(scripted(lambda request, index: call("look", text="on it"), budget=lab.Budget(max_turns=2)))
+LIMITS: dict[str, tuple[dict[str, Any], str]] = {
+    "turns": ({"budget": lab.Budget(max_turns=2)}, "turn_limit"),
+    "calls": ({"budget": lab.Budget(max_calls=2)}, "call_limit"),
+    "tokens": ({"budget": lab.Budget(max_tokens=2)}, "token_budget"),
+    "cost": ({"budget": lab.Budget(max_cost=0.02)}, "cost_budget"),
+    "time": ({"budget": lab.Budget(timeout=0.2)}, "timeout"),
+    "condition": ({"stop": lab.StepCountIs(2)}, "stop_condition"),
+}
+
+
+@pytest.mark.parametrize(("limit", "stop_reason"), LIMITS.values(), ids=LIMITS.keys())
+def test_a_limit_is_an_outcome_and_the_notice_says_so(
+    opened: Callable[..., Door], limit: dict[str, Any], stop_reason: str
+) -> None:
+    def script(request: ModelRequest, index: int) -> Any:
+        if index == 3:  # only the timeout is not reached before
+            time.sleep(0.3)
+        return call("look", {"q": str(index)}, text="on it", tokens=(1, 0), cost="0.01")
+
+    door = opened(scripted(script, **limit))
     reply = door.chat(context_id="a", message="go")
-    assert (reply["stop_reason"], reply["response"]) == ("turn_limit", "on it")
+    assert (reply["stop_reason"], reply["notice"]) == (stop_reason, f"[{reply['detail']}]")
+    assert reply["response"] == f"on it\n\n{reply['notice']}"
+    if stop_reason == "timeout":
+        return
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
