@@ -13,7 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,9 @@ from agentlab.records.frames import array
 
 Source: TypeAlias = "Tasks | str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any]"
 
-FIELDS = ("id", "prompt", "target", "tags", "tools", "metadata")
+FIELDS = ("prompt", "id", "target", "tags", "tools", "metadata")
+ALSO = {"prompt": "input", "target": "expected"}
+"""Other tools' names of columns and keys, which are read if there is no column or key of our name."""
 PROMPT = "{prompt}"
 """The place of a task's prompt in a template; alone, the prompt as it is."""
 FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -43,28 +45,32 @@ FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class Task(Displayable):
-    """One task: its id, its prompt, the target that scorers compare the answer with, and tags to group by.
+    """One task: its prompt, the target that scorers compare the answer with, its id, and tags to group by.
 
-    `prompt` is a text, or a list of texts and parts such as `lab.Image`. `target` is any JSON value; None: there is none. `tools` has
-    the results of tools for this task by tool name: the tool is not called, and the model reads this result (of a list, one result per
-    call, the last one again and again). `metadata` is for your own scorers.
+    `prompt` is a text, or a list of texts and parts such as `lab.Image`. `target` is any JSON value; None: there is none. `id` names
+    the task in frames and stores; by default it is "p" and 8 digits of a hash of the prompt. `tools` has the results of tools for this
+    task by tool name: the tool is not called, and the model reads this result (of a list, one result per call, the last one again and
+    again). `metadata` is for your own scorers.
 
     Example:
-        >>> lab.Task("capital", "What is the capital of France?", target="Paris", tags=("geography",))
-        Task(id='capital', prompt='What is the capital of France?', target='Paris', tags=('geography',))
+        >>> lab.Task("What is 2 plus 3?", target="5").id
+        'p2486727a'
+        >>> lab.Task("What is the capital of France?", target="Paris", id="capital", tags=("geography",))
+        Task('What is the capital of France?', id='capital', target='Paris', tags=('geography',))
     """
 
-    id: str
     prompt: Content
     target: Any = None
+    _: KW_ONLY
+    id: str = ""
     tags: tuple[str, ...] = ()
     tools: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip():
+        if not isinstance(self.id, str) or (self.id and not self.id.strip()):
             raise ConfigurationError(f"tasks: {self.id!r} is not an id: use a non-empty text.")
-        where = f"The task {self.id!r}"
+        where = f"The task {self.id!r}" if self.id else "A task"
         if not (isinstance(self.prompt, str) and self.prompt.strip()) and not (
             isinstance(self.prompt, list | tuple) and self.prompt
         ):
@@ -81,13 +87,15 @@ class Task(Displayable):
             raise ConfigurationError(
                 f"{where} has a value that is not JSON: {error}. Pass texts, numbers, lists and dicts."
             ) from error
+        if not self.id:
+            object.__setattr__(self, "id", f"p{hash_of(self._content())[:8]}")
 
     @property
     def text(self) -> str:
         """The prompt as text; each part is a line of it.
 
         Example:
-            >>> lab.Task("map", ["Where is this?", "Answer in one word."]).text
+            >>> lab.Task(["Where is this?", "Answer in one word."]).text
             'Where is this?\\nAnswer in one word.'
         """
         return user_message(self.prompt, "{!r}").text
@@ -97,12 +105,15 @@ class Task(Displayable):
         """The hash of everything in the task, also of the bytes of its parts: 16 hexadecimal digits.
 
         Example:
-            >>> lab.Task("capital", "What is the capital of France?", target="Paris").hash
+            >>> lab.Task("What is the capital of France?", target="Paris", id="capital").hash
             'f294d624c1a82c0c'
         """
+        return hash_of([self.id, *self._content(), self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
+
+    def _content(self) -> list[Any]:
+        """Return the prompt as JSON: its text, and its parts with their bytes."""
         message = user_message(self.prompt, "{!r}")
-        parts = [{**part.to_jsonable(), "name": ""} for part in message.parts]
-        return hash_of([self.id, message.text, parts, self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
+        return [message.text, [{**part.to_jsonable(), "name": ""} for part in message.parts]]
 
     @property
     def target_hash(self) -> str:
@@ -110,7 +121,7 @@ class Task(Displayable):
         return hash_of([self.target, dict(self.metadata)])
 
     def __repr__(self) -> str:
-        given = [f"id={self.id!r}, prompt={cut(repr(self.prompt), 80)}"]
+        given = [f"{cut(repr(self.prompt), 80)}, id={self.id!r}"]
         given += [f"{name}={getattr(self, name)!r}" for name in FIELDS[2:] if getattr(self, name) not in (None, (), {})]
         return f"Task({', '.join(given)})"
 
@@ -118,10 +129,14 @@ class Task(Displayable):
 class Tasks(Sequence[Task], Displayable):
     """Tasks in order, each with an id of its own.
 
-    source     a list of tasks, dicts or texts; {id: task, dict or text}; the path of a CSV, TSV, JSON, JSON Lines or Parquet file; a
-               DataFrame; a Series of texts, whose index gives the ids; a Dataset of Hugging Face; a list of Inspect's Samples
-    prompt, target, id, tags, tools   the names of the columns or keys to read these from. Texts without an id are p1, p2, …; tags are
-               a list, or a text with commas; all other columns become the metadata
+    source     a list of texts, of pairs (prompt, target), of dicts or of tasks; {id: one of these}; the path of a CSV, TSV, JSON, JSON
+               Lines or Parquet file; a DataFrame; a Series of texts, whose index gives the ids; a Dataset of Hugging Face; a list of
+               Inspect's Samples
+    prompt, target, id, tags, tools   the names of the columns or keys to read these from. Without a `prompt` it is `input`, without a
+               `target` it is `expected`. Items without an id are p1, p2, …, by their place; tags are a list, or a text with commas; all
+               other columns become the metadata
+
+    A pair is a tuple; a list is a prompt of texts and parts.
 
     The same prompt may occur with different targets. `version` is a hash of the content: the same tasks in any order have the same.
 
@@ -164,7 +179,7 @@ class Tasks(Sequence[Task], Displayable):
         for number, task in enumerate(tasks, 1):
             if task.id in self._by_id:
                 raise ConfigurationError(
-                    f"Two of the tasks have the id {task.id!r}, the second one is number {number}: rename one."
+                    f"Two of the tasks have the id {task.id!r}, the second one is number {number}: pass another id."
                 )
             other = contents.setdefault(replace(task, id="-").hash, task)
             if other is not task:
@@ -345,12 +360,20 @@ def _with_id(name: object, one: Any, names: Mapping[str, str]) -> Any:
         raise ConfigurationError(f"tasks: {name!r} is not an id: use a non-empty text.")
     if isinstance(one, Task):
         return replace(one, id=name)
-    return {**one, names["id"]: name} if isinstance(one, Mapping) else {names["id"]: name, names["prompt"]: one}
+    if isinstance(one, Mapping):
+        return {**one, names["id"]: name}
+    prompt, target = one if _is_pair(one) else (one, None)
+    return {names["id"]: name, names["prompt"]: prompt, names["target"]: target}
+
+
+def _is_pair(given: Any) -> bool:
+    """True for a tuple of a prompt and a target, which is no part."""
+    return isinstance(given, tuple) and len(given) == 2 and not isinstance(given[1], Part)
 
 
 def _of_table(rows: list[Mapping[str, Any]], names: Mapping[str, str], what: str) -> list[Mapping[str, Any]]:
     columns = list(dict.fromkeys(str(name) for row in rows for name in row))
-    missing = names["prompt"] not in columns
+    missing = not {*_keys("prompt", names)} & {*columns}
     if missing and len(columns) == 1:
         return [{names["prompt"]: row[columns[0]]} for row in rows]
     if missing and rows:
@@ -415,14 +438,20 @@ def _task(number: int, given: Any, names: Mapping[str, str]) -> Task:
     """Return one item of a source as a task."""
     if isinstance(given, Task):
         return given
+    place = f"p{number}"
+    if _is_pair(given):
+        return Task(*given, id=place)
     if isinstance(given, str | list | tuple | Part):
-        return Task(f"p{number}", [given] if isinstance(given, Part) else given)
+        return Task([given] if isinstance(given, Part) else given, id=place)
     if not isinstance(given, Mapping) and hasattr(given, "input"):  # a Sample of Inspect
         given, names = _sample(given), {name: name for name in FIELDS[:5]}
     if not isinstance(given, Mapping):
-        raise ConfigurationError(f"tasks: number {number} is {cut(repr(given), 80)}: pass a text, a dict or a lab.Task.")
+        raise ConfigurationError(
+            f"tasks: number {number} is {cut(repr(given), 80)}: pass a text, a pair (prompt, target), a dict or a lab.Task."
+        )
     values = {str(name): _plain(value) for name, value in given.items()}
-    known = {what: values.pop(name, None) for what, name in names.items()}
+    chosen = {what: next((key for key in _keys(what, names) if values.get(key) is not None), names[what]) for what in names}
+    known = {what: values.pop(name, None) for what, name in chosen.items()}
     if known["prompt"] is None:
         others = [one_line(repr(name)) for name in given if isinstance(name, str) and name not in names.values()]
         hint = f" Name its column: lab.Tasks(…, prompt={others[0]})." if others and names["prompt"] == "prompt" else ""
@@ -433,13 +462,18 @@ def _task(number: int, given: Any, names: Mapping[str, str]) -> Task:
     elif metadata is not None:
         values["metadata"] = metadata
     return Task(
-        f"p{number}" if known["id"] is None else _id(known["id"]),
         known["prompt"],
         known["target"],
-        _tags(number, known["tags"]),
-        _tools(number, known["tools"]),
-        {name: value for name, value in values.items() if value is not None},
+        id=place if known["id"] in (None, "") else _id(known["id"]),
+        tags=_tags(number, known["tags"]),
+        tools=_tools(number, known["tools"]),
+        metadata={name: value for name, value in values.items() if value is not None},
     )
+
+
+def _keys(what: str, names: Mapping[str, str]) -> list[str]:
+    """Return the keys to read a field from, the first one that has a value."""
+    return [names[what], ALSO[what]] if names[what] == what and what in ALSO else [names[what]]
 
 
 def _sample(given: Any) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_an_experiment_with_progress_bars(capsys: pytest.CaptureFixture[str], mo
 
 def test_a_scorer_that_starts_a_process() -> None:
     result = asyncio.run(end_of(run_of("def two(): return 2")))
-    task = lab.Task("two", "Write two().", target="assert two() == 2")
+    task = lab.Task("Write two().", target="assert two() == 2")
 
     async def main() -> Any:
         return await lab.scorers.Code()(result, task)

@@ -33,7 +33,7 @@ def run_of(*script: Any, tools: Any = (), **more: Any) -> Any:
 
 
 def scored(scorer: Any, text: str, target: Any = None, **more: Any) -> Any:
-    found = base.ask(scorer, run_of(say(text)), lab.Task("t", "?", target=target, **more))
+    found = base.ask(scorer, run_of(say(text)), lab.Task("?", target=target, id="t", **more))
     return asyncio.run(found) if asyncio.iscoroutine(found) else found
 
 
@@ -193,7 +193,7 @@ class Trip:
 def test_a_typed_answer_is_compared_as_json() -> None:
     result = run_of(call("final_answer", {"city": "Graz", "km": 200.0}), output=Trip)
     assert result.output == Trip("Graz", 200.0)
-    assert S.JsonEqual()(result, lab.Task("t", "?", target={"km": 200, "city": "Graz"})).value is True
+    assert S.JsonEqual()(result, lab.Task("?", target={"km": 200, "city": "Graz"})).value is True
 
 
 # Calls ---------------------------------------------------------------------------------------------------------------------------
@@ -232,10 +232,10 @@ def test_tool_calls(expected: Any, order: str, right: bool, share: float) -> Non
     calls = [call("look", {"q": "a"}, id="1"), call("keep", {"q": "x", "n": 2}, id="2"), call("look", {"q": "b"}, id="3")]
     refused = call("keep", {"n": "no"}, id="4")
     result = run_of(*calls, refused, say("end"), tools=[look, keep])
-    found = S.ToolUse(expected, order)(result, lab.Task("t", "?"))
+    found = S.ToolUse(expected, order)(result, lab.Task("?"))
     assert (found.value, found.parts["share"]) == (right, pytest.approx(share))
     if expected:
-        assert S.ToolUse(order=order)(result, lab.Task("t", "?", target=expected)) == found
+        assert S.ToolUse(order=order)(result, lab.Task("?", target=expected)) == found
 
 
 # Programs ------------------------------------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_pairs_are_judged_in_both_orders(better: Any, winner: str, consistent: b
         return {"reason": "so", "better": better(*two_answers(text))}
 
     judge = S.Pairwise(judging(verdict), "The shorter one.", BUDGET)
-    found = asyncio.run(judge(lab.Task("t", "?"), "abc", "abcdef"))
+    found = asyncio.run(judge(lab.Task("?"), "abc", "abcdef"))
     assert (found.winner, found.consistent) == (winner, consistent)
 
 

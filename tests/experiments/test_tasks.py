@@ -6,6 +6,7 @@ import asyncio
 import csv
 import dataclasses
 import json
+import re
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ import agentlab as lab
 from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments import rescore, status
 from agentlab.testing import ScriptedProvider, call, say
+from tests.model.test_parts import picture
 
 from .parts import looking
 
@@ -69,7 +71,7 @@ def test_files_have_the_same_tasks(tmp_path: Path, kind: str) -> None:
         tuple(FRAME["question"]),
         dict.fromkeys(FRAME["question"]).keys(),
         {"p1": FRAME["question"][0], "p2": FRAME["question"][1]},
-        [lab.Task("p1", FRAME["question"][0]), lab.Task("p2", FRAME["question"][1])],
+        [lab.Task(FRAME["question"][0], id="p1"), lab.Task(FRAME["question"][1], id="p2")],
     ],
 )
 def test_anything_with_texts_is_a_list_of_prompts(prompts: Any) -> None:
@@ -78,6 +80,81 @@ def test_anything_with_texts_is_a_list_of_prompts(prompts: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert go(study).runs["prompt"].to_list() == FRAME["question"]
+
+
+def test_a_task_is_a_prompt_first() -> None:
+    task = lab.Task("What is 2 plus 3?", target="5")
+    assert (task.prompt, task.target, task.tags) == ("What is 2 plus 3?", "5", ())
+    assert lab.Task("What is 2 plus 3?", "5") == task
+    assert repr(task) == f"Task('What is 2 plus 3?', id={task.id!r}, target='5')"
+    assert lab.Task("What is 2 plus 3?", "5", id="sum").id == "sum"
+    with pytest.raises(TypeError):
+        lab.Task("sum", "What is 2 plus 3?", "5")  # type: ignore[misc]
+    with pytest.raises(ConfigurationError, match="' ' is not an id"):
+        lab.Task("x", id=" ")
+    with pytest.raises(ConfigurationError, match=r"^A task has the prompt ' '"):
+        lab.Task(" ")
+
+
+def test_the_id_of_a_task_is_short_and_that_of_its_prompt() -> None:
+    task = lab.Task("What is 2 plus 3?", target="5")
+    assert re.fullmatch("p[0-9a-f]{8}", task.id)
+    same = lab.Task("What is 2 plus 3?", target=5, tags=("sum",), tools={"look": 1}, metadata={"level": 2})
+    assert same.id == task.id
+    assert same.hash != task.hash
+    red, blue = (lab.Image(picture(size=(side, side))) for side in (1, 2))
+    ids = [lab.Task(prompt).id for prompt in ("What is 2 plus 2?", ["What is this?", red], ["What is this?", blue])]
+    assert len({task.id, *ids}) == 4
+    assert dataclasses.replace(task, prompt="other").id == task.id
+    study = lab.Experiment([looking()], [lab.Task("one", target="1"), lab.Task("two", target="2")], repeats=2)
+    assert study.grid.cells[0].label == f"a/{lab.Task('one').id}/default/1"
+    with pytest.raises(ConfigurationError, match=f"Two of the tasks have the id '{task.id}', .*: pass another id"):
+        lab.Tasks([task, same])
+
+
+PAIR = [("What is 2 plus 3?", "5"), ("And 2 plus 2?", "4")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PAIR,
+        tuple(PAIR),
+        zip(*zip(*PAIR, strict=True), strict=True),
+        dict(zip(["p1", "p2"], PAIR, strict=True)),
+        [{"input": prompt, "expected": target} for prompt, target in PAIR],
+        [{"prompt": prompt, "expected": target} for prompt, target in PAIR],
+        [{"input": prompt, "target": target} for prompt, target in PAIR],
+        [{"prompt": PAIR[0][0], "target": "5"}, {"input": PAIR[1][0], "expected": "4"}],
+        {"p1": {"input": PAIR[0][0], "expected": "5"}, "p2": PAIR[1]},
+        pd.DataFrame(PAIR, columns=["input", "expected"]),
+        [lab.Task(*PAIR[0], id="p1"), PAIR[1]],
+    ],
+    ids=["pairs", "tuple", "zip", "by id", "other keys", "prompt", "target", "mixed", "dicts by id", "frame", "task"],
+)
+def test_pairs_and_other_tools_keys_are_tasks(source: Any) -> None:
+    tasks = lab.Tasks(source)
+    assert [(task.id, task.prompt, task.target, dict(task.metadata)) for task in tasks] == [
+        ("p1", *PAIR[0], {}),
+        ("p2", *PAIR[1], {}),
+    ]
+    assert tasks.version == lab.Tasks([{"prompt": prompt, "target": target} for prompt, target in PAIR]).version
+
+
+def test_our_own_keys_come_first_and_a_list_is_a_prompt(tmp_path: Path) -> None:
+    (one,) = lab.Tasks([{"prompt": "a", "input": "b", "target": "c", "expected": "d"}])
+    assert (one.prompt, one.target, dict(one.metadata)) == ("a", "c", {"input": "b", "expected": "d"})
+    image = lab.Image(picture(size=(1, 1)))
+    listed = lab.Tasks([["Where is this?", "Answer in one word."], ("What is this?", image), (["What is this?", image], "a dot")])
+    assert [task.target for task in listed] == [None, None, "a dot"]
+    assert listed["p1"].text == "Where is this?\nAnswer in one word."
+    (tmp_path / "a.csv").write_text("id,input,expected\nx,2 + 3,5\n,2 + 2,4\n")
+    assert [(task.id, task.prompt, task.target) for task in lab.Tasks(tmp_path / "a.csv")] == [
+        ("x", "2 + 3", "5"),
+        ("p2", "2 + 2", "4"),
+    ]
+    (tmp_path / "a.json").write_text('[{"id": "", "input": "2 + 3"}]')
+    assert lab.Tasks(tmp_path / "a.json").ids == ["p1"]
 
 
 def test_the_index_of_a_column_gives_the_ids() -> None:
@@ -126,7 +203,7 @@ INVALID: list[tuple[Any, str]] = [
     ([], r"tasks=\[\]: pass at least one"),
     ("none.csv", "'none.csv' cannot be read: .*No such file"),
     (Path("tasks.xlsx"), "none of the files that can be read"),
-    ([b"first"], "number 1 is b'first': pass a text, a dict or a lab.Task"),
+    ([b"first"], "number 1 is b'first': pass a text, a pair .*, a dict or a lab.Task"),
     (["first", float("nan")], "number 2 is nan: pass a text"),
     (["first", " "], "'p2' has the prompt ' ': pass the task as text"),
     (["first", "first"], "'p2' and 'p1' are the same task: leave one out"),

@@ -115,7 +115,7 @@ def test_what_counts_as_right(given: str, target: object, right: bool) -> None:
     class Ended:
         output = given
 
-    assert study.solved(Ended(), lab.Task("one", "?", target=target)) is right  # type: ignore[arg-type]
+    assert study.solved(Ended(), lab.Task("?", target=target)) is right  # type: ignore[arg-type]
 
 
 def test_an_answer_that_was_not_handed_in_is_not_right() -> None:
@@ -123,7 +123,7 @@ def test_an_answer_that_was_not_handed_in_is_not_right() -> None:
         output = None
         text = "9.6"
 
-    assert study.solved(Ended(), lab.Task("one", "?", target=9.6)) is False  # type: ignore[arg-type]
+    assert study.solved(Ended(), lab.Task("?", target=9.6)) is False  # type: ignore[arg-type]
 
 
 def test_the_calculator_takes_nothing_but_arithmetic() -> None:

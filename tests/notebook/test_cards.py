@@ -131,7 +131,7 @@ MADE: dict[str, Callable[[], Any]] = {
         {HOSTILE[:200] + str(place): lab.Suggestion(0.9, "cost_usd", None, why=(HOSTILE[:200],)) for place in range(200)},
         pd.DataFrame({"model": [HOSTILE[:200]] * 200}),
     ),
-    "Task": lambda: lab.Task(HOSTILE, HOSTILE, HOSTILE),
+    "Task": lambda: lab.Task(HOSTILE, HOSTILE, id=HOSTILE),
     "Tasks": lambda: lab.Tasks([{"id": f"{number}{HOSTILE}", "prompt": HOSTILE, "target": number} for number in range(200)]),
     "Telemetry": lab.Telemetry,
     "TerminatingTools": lambda: lab.TerminatingTools(["look"], nudge_message=HOSTILE),

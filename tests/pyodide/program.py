@@ -139,7 +139,7 @@ async def check_lockstep_and_fork() -> None:
 async def check_processes_are_refused_in_words() -> None:
     result = await looking(0).run("Go.")
     try:
-        await lab.scorers.Code()(result, lab.Task("t", "Go.", target="assert True"))
+        await lab.scorers.Code()(result, lab.Task("Go.", target="assert True"))
     except ConfigurationError as error:
         assert "none can be started here" in str(error), error
     else:

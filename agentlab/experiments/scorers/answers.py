@@ -40,7 +40,7 @@ class Exact:
     """True if the answer is the target, except for white space around it.
 
     Example:
-        >>> lab.scorers.Exact()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="Paris."))
+        >>> lab.scorers.Exact()(await brief.run("What is the capital of France?"), lab.Task("?", target="Paris."))
         Score(value=True, why="'Paris.'", parts={})
     """
 
@@ -57,7 +57,7 @@ class Normalised:
     """True if the answer is the target, without regard to case, punctuation, white space and the articles a, an and the.
 
     Example:
-        >>> lab.scorers.Normalised()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="paris")).value
+        >>> lab.scorers.Normalised()(await brief.run("What is the capital of France?"), lab.Task("?", target="paris")).value
         True
     """
 
@@ -81,7 +81,7 @@ class Includes:
     """True if the target occurs in the answer; of several targets one, or with `all` every one.
 
     Example:
-        >>> lab.scorers.Includes()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="paris")).value
+        >>> lab.scorers.Includes()(await brief.run("What is the capital of France?"), lab.Task("?", target="paris")).value
         True
     """
 
@@ -104,7 +104,7 @@ class Matches:
 
     Example:
         >>> capital = lab.scorers.Matches(r"(\w+)\.")
-        >>> capital(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="Paris"))
+        >>> capital(await brief.run("What is the capital of France?"), lab.Task("?", target="Paris"))
         Score(value=True, why="'Paris'", parts={})
     """
 
@@ -152,7 +152,7 @@ class Numeric:
     thousands; a single comma that is not followed by three digits is a decimal comma. Units and percent signs are not read.
 
     Example:
-        >>> lab.scorers.Numeric(0.01)(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target=3.14))
+        >>> lab.scorers.Numeric(0.01)(await brief.run("What is the capital of France?"), lab.Task("?", target=3.14))
         Score(value=False, why='no number', parts={})
     """
 
@@ -215,7 +215,7 @@ class JsonEqual:
     `subset`, the answer may have further keys.
 
     Example:
-        >>> lab.scorers.JsonEqual()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target={"city": "Paris"}))
+        >>> lab.scorers.JsonEqual()(await brief.run("What is the capital of France?"), lab.Task("?", target={"city": "Paris"}))
         Score(value=False, why='no JSON', parts={})
     """
 
@@ -299,7 +299,7 @@ class Choice:
     answer that names no option or several is wrong.
 
     Example:
-        >>> city = lab.Task("fr", "The capital of France? A) Rome B) Paris", target="B")
+        >>> city = lab.Task("The capital of France? A) Rome B) Paris", target="B")
         >>> lab.scorers.Choice(["Rome", "Paris"])(await brief.run("What is the capital of France?"), city)
         Score(value=True, why='B', parts={})
     """
@@ -346,7 +346,7 @@ class F1:
     (2016).
 
     Example:
-        >>> lab.scorers.F1()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="Paris, F.")).value
+        >>> lab.scorers.F1()(await brief.run("What is the capital of France?"), lab.Task("?", target="Paris, F.")).value
         0.6666666666666666
     """
 

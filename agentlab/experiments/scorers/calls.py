@@ -25,7 +25,7 @@ class ToolUse:
     calls and no others. Calls that were refused before they were executed do not count. `parts` has the share of the expected calls.
 
     Example:
-        >>> lab.scorers.ToolUse(["get_weather", "finalize"], order="in_order")(result, lab.Task("trip", "?"))
+        >>> lab.scorers.ToolUse(["get_weather", "finalize"], order="in_order")(result, lab.Task("?"))
         Score(value=True, why='', parts={'share': 1.0})
     """
 

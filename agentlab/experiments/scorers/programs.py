@@ -59,7 +59,7 @@ class Code:
     files, reaches the network, and can pass any test if it is written to deceive. Run answers of untrusted models in a container.
 
     Example:
-        >>> task = lab.Task("add", "Write a function add.", target="assert add(1, 2) == 3")
+        >>> task = lab.Task("Write a function add.", target="assert add(1, 2) == 3")
         >>> await lab.scorers.Code()(await brief.run("Write a function add."), task)
         Score(value=False, why='SyntaxError: invalid syntax', parts={})
     """
