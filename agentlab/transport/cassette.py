@@ -10,7 +10,8 @@
 
 Our optional additions to a response: `chunks` (the sizes in bytes of the chunks in which a stream arrived), `delays_s` (the seconds
 before each chunk), `incomplete: true` (the connection broke off, or the caller stopped reading). Also read: `parsed_body` in place of a
-body, and gRPC samples of xAI's SDK, which are served as HTTP. Other interactions that are not HTTP are counted and skipped.
+body, the bodies of cassetter ({type: json, content: …}), and gRPC samples of xAI's SDK, which are served as HTTP. Other interactions
+that are not HTTP are counted and skipped. A body with unknown keys only is an error.
 """
 
 from __future__ import annotations
@@ -226,6 +227,7 @@ def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
     if not isinstance(origin, str | dict | None):
         raise _malformed(name, "origin", f"expected a word such as `synthetic`, or a mapping, found {_kind(origin)}")
     interactions: list[Interaction] = []
+    others = sum(len(document.get(key) or ()) for key in ("grpc_interactions", "ws_interactions"))  # of cassetter
     for number, entry in enumerate(entries or (), 1):
         if type(entry) is not dict:
             raise _malformed(name, f"interaction {number}", f"expected a mapping, found {_kind(entry)}")
@@ -233,7 +235,7 @@ def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
             interactions.append(Interaction(_with_media(entry, path, name, number), name, number))
         elif (sample := as_http(entry)) is not None:
             interactions.append(Interaction(sample, name, number))
-    return Cassette(path, tuple(interactions), origin, len(entries or ()) - len(interactions))
+    return Cassette(path, tuple(interactions), origin, len(entries or ()) - len(interactions) + others)
 
 
 MEDIA_FOLDER = "media"
@@ -309,13 +311,23 @@ def _headers(headers: JSON) -> dict[str, str]:
     return result
 
 
+_BODIES = ("body", "content", "parsed_body")
+_WITHOUT_BODY = {"method", "uri", "url", "headers", "status", "status_code", "http_version", "chunks", "delays_s", "incomplete"}
+
+
 def _body(part: Mapping[str, JSON], where: str) -> bytes:
-    """Return the body of a request or a response: text, bytes, `{string: …}`, `{base64_string: …}` or a `parsed_body`."""
+    """Return the body of a request or a response: text, bytes, `{string: …}`, `{base64_string: …}`, `{type: …, content: …}` or a
+    `parsed_body`."""
     body = part.get("body", part.get("content"))
     if body is None and part.get("parsed_body") is not None:
-        text = json.dumps(part["parsed_body"], ensure_ascii=False, separators=(",", ":"), default=str)
-        return text.encode("utf-8", "surrogatepass")
+        return _as_json(part["parsed_body"]).encode("utf-8", "surrogatepass")
+    if not any(key in part for key in _BODIES):
+        _check_keys(part, _WITHOUT_BODY, where)
     if isinstance(body, dict):
+        if "type" in body and body.keys() <= {"type", "content"}:
+            return _typed_body(body["type"], body.get("content"), f"{where}.body")
+        if body.get("string") is None and body.get("base64_string") is None:
+            _check_keys(body, {"string", "base64_string", "encoding"}, f"{where}.body")
         encoded = body.get("base64_string")
         if encoded is not None:
             try:
@@ -328,6 +340,31 @@ def _body(part: Mapping[str, JSON], where: str) -> bytes:
     if isinstance(body, bytes | None):
         return body or b""
     raise _Malformed(f"{where}.body", f"expected text, bytes or {{string: …}}, found {_kind(body)}")
+
+
+def _check_keys(part: Mapping[str, JSON], known: set[str], where: str) -> None:
+    """Raise _Malformed for keys that nobody knows, one of which may have the body."""
+    unknown = [str(key) for key in part if key not in known]
+    if unknown:
+        raise _Malformed(where, f"no body that can be read, but unknown keys: {', '.join(unknown[:5])}")
+
+
+def _typed_body(kind: JSON, content: JSON, where: str) -> bytes:
+    """Return a body in cassetter's form: JSON as a value, text, or bytes in hexadecimal digits."""
+    if kind == "none":
+        return b""
+    if kind == "json":
+        return _as_json(content).encode("utf-8", "surrogatepass")
+    if kind not in ("text", "binary"):
+        raise _Malformed(f"{where}.type", f"expected json, text, binary or none, found {_short(kind)}")
+    if not isinstance(content, str):
+        raise _Malformed(f"{where}.content", f"expected text, found {_kind(content)}")
+    if kind == "text":
+        return content.encode("utf-8", "surrogatepass")
+    try:
+        return bytes.fromhex(content)
+    except ValueError as error:
+        raise _Malformed(f"{where}.content", f"not hexadecimal digits: {error}") from error
 
 
 _ZIPPED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
@@ -434,6 +471,8 @@ def is_compressed(file: Path) -> bool:
 
 def load_document(file: Path, name: str = "") -> JSON:
     """Return the document in a file, unchecked."""
+    if file.suffix.lower() == ".toml":
+        raise _malformed(name or file.name, "the text", "TOML is not read: `cassetter convert` makes YAML of it")
     data = file.read_bytes()
     try:
         if is_compressed(file):

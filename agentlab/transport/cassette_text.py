@@ -17,7 +17,10 @@ _BASE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_BASE_LOADER):  # type: ignore[misc]
-    """PyYAML's safe loader with three harmless Python tags of old recordings. Any other tag is refused."""
+    """PyYAML's safe loader with three harmless Python tags of old recordings. Any other tag is refused.
+
+    Dates, times such as 12:30, = and << are texts, as in YAML 1.2, which cassetter writes: JSON has no such values.
+    """
 
     def flatten_mapping(self, node: Any) -> None:
         """Refuse merge keys, which no recorder writes and which can double the size with each use."""
@@ -28,6 +31,15 @@ class _Loader(_BASE_LOADER):  # type: ignore[misc]
 _Loader.add_constructor("tag:yaml.org,2002:python/str", lambda loader, node: loader.construct_scalar(node))
 _Loader.add_constructor("tag:yaml.org,2002:python/unicode", lambda loader, node: loader.construct_scalar(node))
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node, deep=True))
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
+_Loader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: loader.construct_scalar(node))
+_Loader.add_constructor("tag:yaml.org,2002:merge", lambda loader, node: loader.construct_scalar(node))
+for _tag, _number in (("int", _BASE_LOADER.construct_yaml_int), ("float", _BASE_LOADER.construct_yaml_float)):
+    _Loader.add_constructor(
+        f"tag:yaml.org,2002:{_tag}",
+        lambda loader, node, number=_number: node.value if ":" in node.value else number(loader, node),
+    )
 
 _TOO_DEEP = re.compile(r"(?:[\[{]\s*+(?:\w++:\s*+)?|[?-]\s++(?:[!&]\S++\s++)?){1000}")
 """A thousand opening marks in a row, which overflow the C stack of libyaml."""

@@ -36,13 +36,21 @@ BODIES: dict[str, tuple[Any, bytes]] = {
     "null": ({"body": {"string": None}}, b""),
     "none": ({}, b""),
     "emoji": ({"body": {"string": "🌊"}}, "🌊".encode()),
+    "ruby": ({"body": {"encoding": "UTF-8", "string": "é"}}, "é".encode()),
+    "empty": ({"body": {}}, b""),
+    "cassetter json": ({"body": {"type": "json", "content": {"a": [1, "é", None]}}}, '{"a":[1,"é",null]}'.encode()),
+    "cassetter list": ({"body": {"type": "json", "content": [1.0, "12:30"]}}, b'[1.0,"12:30"]'),
+    "cassetter null": ({"body": {"type": "json", "content": None}}, b"null"),
+    "cassetter text": ({"body": {"type": "text", "content": "data: é\n\n"}}, "data: é\n\n".encode()),
+    "cassetter binary": ({"body": {"type": "binary", "content": "00ff"}}, b"\x00\xff"),
+    "cassetter none": ({"body": {"type": "none"}}, b""),
 }
 
 
 def _in_json(name: str) -> bool:
     """JSON has no bytes."""
     part, expected = BODIES[name]
-    return b"\xff" not in expected or "base64_string" in part["body"]
+    return b"\xff" not in expected or not isinstance(part["body"].get("string"), bytes)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,13 @@ def test_interactions_other_than_http_are_counted(cassette: Write) -> None:
     loaded = load_cassette(file)
     assert len(loaded.interactions) == 1
     assert loaded.skipped == 2
+
+
+def test_interactions_of_other_protocols_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "one.json"
+    document = {"version": 1, "interactions": [interaction()], "grpc_interactions": [{}, {}], "ws_interactions": [{}]}
+    file.write_text(json.dumps(document))
+    assert load_cassette(file).skipped == 3
 
 
 def test_samples_of_grpc_are_served_as_http(cassette: Write) -> None:
@@ -204,6 +219,46 @@ MALFORMED: dict[str, tuple[Any, str]] = {
         {"interactions": [broken(response__body={"base64_string": "!"})]},
         "interaction 1, response.body.base64_string: not base64",
     ),
+    "keys of a response's body": (
+        {"interactions": [interaction(), broken(response__body={"kind": "json", "value": {}})]},
+        r"interaction 2, response\.body: no body that can be read, but unknown keys: kind, value",
+    ),
+    "keys of a request's body": (
+        {"interactions": [broken(request__body={"json": {}})]},
+        r"interaction 1, request\.body: no body that can be read, but unknown keys: json",
+    ),
+    "an empty text beside an unknown key": (
+        {"interactions": [broken(response__body={"string": None, "file": "a.bin"})]},
+        r"interaction 1, response\.body: no body that can be read, but unknown keys: file",
+    ),
+    "keys of a response": (
+        {
+            "interactions": [
+                {**interaction(), "response": {"status": 200, "headers": {}, "body_type": "text", "body_content": "x"}}
+            ]
+        },
+        "interaction 1, response: no body that can be read, but unknown keys: body_type, body_content",
+    ),
+    "keys of a request": (
+        {"interactions": [{**interaction(), "request": {"method": "POST", "uri": "https://a.example", "text": "x"}}]},
+        "interaction 1, request: no body that can be read, but unknown keys: text",
+    ),
+    "cassetter's type": (
+        {"interactions": [broken(response__body={"type": "xml", "content": "<a/>"})]},
+        r"interaction 1, response\.body\.type: expected json, text, binary or none, found 'xml'",
+    ),
+    "cassetter's type beside an unknown key": (
+        {"interactions": [broken(response__body={"type": "json", "value": {}})]},
+        r"interaction 1, response\.body: no body that can be read, but unknown keys: type, value",
+    ),
+    "cassetter's text": (
+        {"interactions": [broken(response__body={"type": "text", "content": {"a": 1}})]},
+        r"interaction 1, response\.body\.content: expected text, found a mapping",
+    ),
+    "cassetter's bytes": (
+        {"interactions": [broken(response__body={"type": "binary", "content": "xyz"})]},
+        r"interaction 1, response\.body\.content: not hexadecimal digits",
+    ),
     "chunks": (
         {"interactions": [broken(response__chunks=[1, "x"])]},
         "interaction 1, response.chunks: expected a list of numbers",
@@ -222,6 +277,13 @@ def test_a_malformed_cassette_is_an_error(tmp_path: Path, document: Any, message
     with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {message}") as caught:
         load_cassettes(tmp_path)
     assert "Repair the file by hand" in str(caught.value)
+
+
+def test_a_cassette_in_toml_is_an_error_that_says_how_to_convert_it(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("version = 1\n")
+    with pytest.raises(MalformedCassetteError, match=r"^one\.toml, the text: TOML is not read: `cassetter convert` makes YAML"):
+        load_cassettes(file)
 
 
 def test_text_in_an_invalid_encoding(tmp_path: Path) -> None:
