@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
-from agentlab._internal.names import did_you_mean, helps_with_keywords
+from agentlab._internal.names import did_you_mean, helps_with_keywords, hint_for
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
@@ -225,6 +225,11 @@ class Agent(Displayable, Generic[Out]):
                     obj=self,
                 )
             super().__setattr__(name, value)
+
+        def __getattr__(self, name):
+            hint = "" if name.startswith("_") else hint_for(name)
+            message = f"An agent has no {name!r}. {hint}" if hint else f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
 
     @helps_with_keywords
     def run(

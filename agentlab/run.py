@@ -304,6 +304,12 @@ class Run(Displayable, Generic[A, Out]):
                 )
             raise AttributeError(message, name=name, obj=self)
 
+        def __getitem__(self, place):  # also called by `for step in run`
+            raise TypeError(
+                "A run is not a list: write `async for step in run`, or run.start() to take all steps in the background. "
+                "run.history has the steps so far."
+            )
+
     # Steps and control ------------------------------------------------------------------------------------------------------
 
     def with_id(self, run_id: str, *, label: str = "") -> Self:

@@ -64,7 +64,7 @@ _HINTS = {
     '`await lab.tools.from_mcp("python server.py")`, and add its tools to those of the agent': "mcp_servers",
     "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls": "hooks",
     "its settings as arguments of `lab.Agent`": "run_config",
-    '`asyncio.run(main())` in a script, with `await agent.run("…")` in `main`': "run_sync",
+    '`await agent.run("…")` in a notebook; in a script `asyncio.run(main())` with it in `main`': "run_sync",
     "`run.cancel()`": "cancellation_token",
     "`store.keep(run)`": "store",
     '`agent.run("…")`: the prompt is the first argument': "input message user_prompt",

@@ -241,6 +241,14 @@ class Lockstep(Displayable, Generic[R]):
     def __len__(self) -> int:
         return len(self.runs)
 
+    if not TYPE_CHECKING:  # otherwise type checkers would accept it
+
+        def __getitem__(self, place):  # also called by `for steps in lockstep`
+            raise TypeError(
+                "A lockstep is not a list: write `async for steps in lockstep`, or lockstep.start() to take all rounds in the "
+                "background. lockstep.runs has the runs."
+            )
+
     def __repr__(self) -> str:
         names = ", ".join(one_line(run.agent.name) for run in self.runs)
         return f"Lockstep([{names}], {self.state}, {self.round} rounds)"

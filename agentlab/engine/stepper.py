@@ -15,7 +15,7 @@ from agentlab._internal.asyncio_tools import cancel_and_wait
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.call_context import RunContext
-from agentlab.engine.client import check_key
+from agentlab.engine.client import HttpModel, check_key
 from agentlab.engine.control import Approval, Control, PendingCall, StopRequest, as_approval
 from agentlab.engine.plan import Ending, RunPlan, SuspendedStep
 from agentlab.engine.step import abandon, stopped, take_step
@@ -32,6 +32,7 @@ from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
+from agentlab.transport.selection import Record
 
 _clocks_lock = threading.Lock()
 
@@ -378,6 +379,9 @@ class Stepper:
         self.affinity.wake_up()
         if run_ended := getattr(self.context.transport, "run_ended", None):  # a replay remembers how far each run has come
             run_ended(self.context.replay_key)
+        model = self.context.agent.model
+        if isinstance(self.context.transport, Record) and not isinstance(model, HttpModel) and timeline.history.own_calls:
+            self.context.transport.warn_if_nothing_was_asked(f"{model.name}:{model.model}")
         return True
 
     def _restore_end(self, ending: Ending, at_s: float) -> None:

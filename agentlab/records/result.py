@@ -234,6 +234,9 @@ class RunResult(Generic[Out_co]):
                 )
             raise AttributeError(message, name=name, obj=self)
 
+        def __getitem__(self, place):  # also called by `for step in result`
+            raise TypeError("A result is not a list: result.history has its steps, result.messages its messages.")
+
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """Return a DataFrame of this run: `steps` (one row per step), `calls`, `tools`, `events`, `readings` or `termination`.
 

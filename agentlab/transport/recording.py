@@ -140,6 +140,7 @@ class Recorder:
     def __init__(self, path: str | Path, *, origin: str | Mapping[str, JSON] | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
         self.count = 0
+        self.requests = 0
         self.origin = dict(origin) if isinstance(origin, Mapping) else origin
         self._single = self.path.name.lower().endswith(SUFFIXES) and not self.path.is_dir()
         if str(path).startswith(PREFIX):
@@ -172,6 +173,7 @@ class Recorder:
         with self._lock:
             secrets = secrets_in_headers(request.headers) | secrets_in_url(request.url)
             self._remember(secrets_in_headers(auth or {}, sure=True) | secrets)
+            self.requests += 1
             return Tape(self, next(self._sequence), request, replay_key)
 
     def keep_media(self, media: Mapping[str, bytes]) -> None:

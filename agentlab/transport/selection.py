@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from agentlab.errors import ConfigurationError, ProviderConnectionError
+from agentlab.errors import AgentlabWarning, ConfigurationError, ProviderConnectionError
 from agentlab.transport.cassette import Interaction
 from agentlab.transport.clients import RecordTransport, ReplayTransport
 from agentlab.transport.http import HttpAnswer, HttpRequest
@@ -158,6 +159,18 @@ class Record(Switch):
     def __init__(self, recorder: Recorder, transport: Transport) -> None:
         self.recorder = recorder
         self._transport = transport
+        self._has_warned = False
+
+    def warn_if_nothing_was_asked(self, model: str) -> None:
+        """Warn, once, after a run of a model that answers in Python, if this recording has had no request."""
+        if not self._has_warned and not self.recorder.requests:
+            self._has_warned = True
+            warnings.warn(
+                f"lab.record({str(self.recorder.path)!r}) has written nothing: the model {model} answers in Python, as a scripted "
+                "one does, and no HTTP request was made.",
+                AgentlabWarning,
+                stacklevel=2,
+            )
 
     def transport(self, transport: Any = None) -> Any:
         """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.

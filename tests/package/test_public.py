@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import inspect
 import re
 import subprocess
 import sys
 import typing
+from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -279,7 +281,8 @@ def test_a_keyword_of_another_tools_run(name: str, message: str) -> None:
     {
         "ModelRetry": 'Write `ValueError("…")`, raised in the tool', "UsageLimits": "Write `lab.Budget`.",
         "TerminationCondition": "Write `lab.StopCondition`.", "MaxMessageTermination": "Write `lab.StepCountIs`.",
-        "run_sync": "Write `asyncio.run(main())`", "MissingKeyError": "Write `lab.errors.MissingKeyError`.",
+        "run_sync": 'Write `await agent.run("…")` in a notebook; in a script `asyncio.run(main())`',
+        "MissingKeyError": "Write `lab.errors.MissingKeyError`.",
         "ToolStarted": "Write `lab.events.ToolStarted`.", "message": "Did you mean 'Message'?",
         "Telemetri": "Did you mean 'Telemetry'?",
 
@@ -290,6 +293,32 @@ def test_an_unknown_name_of_lab(name: str, message: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(lab, name)
     assert str(caught.value).startswith(f"agentlab has no name {name!r}. {message}")
+
+
+def test_an_agent_is_asked_for_another_tools_method() -> None:
+    with pytest.raises(AttributeError) as caught:
+        looping().run_sync("go")  # type: ignore[attr-defined]
+    assert str(caught.value).startswith(
+        "An agent has no 'run_sync'. Write `await agent.run(\"…\")` in a notebook; in a script `asyncio.run(main())` with it in `main`."
+    )
+    with pytest.raises(AttributeError, match=r"^'Agent' object has no attribute 'wizard'$"):
+        looping().wizard  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(looping(), "_repr_html_of_another_tool_")
+    assert copy.copy(looping()).name == looping().name
+
+
+@pytest.mark.parametrize("begin", [iter, list, tuple, lambda run: run[0], lambda run: [step for step in run]])  # noqa: C416
+def test_a_run_is_not_iterated_without_async(begin: Any) -> None:
+    both = lab.Lockstep([looping().run("go"), looping().run("go")])
+    result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
+    for one, message in [
+        (looping().run("go"), "A run is not a list: write `async for step in run`, or run.start() to take all steps"),
+        (both, "A lockstep is not a list: write `async for steps in lockstep`, or lockstep.start()"),
+        (result, "A result is not a list: result.history has its steps"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(message)):
+            next(iter(begin(one)))
+        assert not isinstance(one, Iterable)
 
 
 def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:

@@ -15,6 +15,7 @@ import yaml
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError
+from agentlab.testing import ScriptedProvider
 from agentlab.transport import Record, RecordTransport, current, record, replay
 from agentlab.transport.cassette import load_cassette
 from agentlab.transport.http import HttpRequest
@@ -38,6 +39,26 @@ def test_a_run_of_before_the_block_is_refused_in_it(tmp_path: Path) -> None:
         with block, pytest.raises(lab.errors.ConfigurationError, match=rf"created before `with lab.{name}"):
             run.start()
         assert len(run.history) == 0 and run.result is None
+
+
+def test_a_scripted_model_in_a_recording_is_a_warning_once(base: str, tmp_path: Path) -> None:
+    agent = lab.Agent(ScriptedProvider(["end"]))
+    message = (
+        r"lab\.record\('.*rec'\) has written nothing: the model scripted:script answers in Python, .* no HTTP request was made"
+    )
+    with lab.record(tmp_path / "rec"):
+        with pytest.warns(lab.AgentlabWarning, match=message):
+            agent.run("go").start().wait()
+        agent.run("go").start().wait()  # no second warning
+    assert not (tmp_path / "rec").exists()
+    agent.run("go").start().wait()  # outside of the block
+    with lab.replay("sample:trip"):
+        agent.run("go").start().wait()
+    with lab.record(tmp_path / "rec"):
+        agent.run("go").cancel()  # it has asked nothing
+    with lab.record(tmp_path / "rec") as recording:  # not empty
+        asked(recording, f"{base}/chat", {"q": 1})
+        agent.run("go").start().wait()
 
 
 def test_a_recording_replays_the_same(base: str, tmp_path: Path, provider: Server) -> None:
