@@ -250,6 +250,10 @@ def _rebuilt(message: Message) -> bytes:
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
+_BLOCK = {"type": str, "input": (*read.TEXT, dict), **dict.fromkeys(("text", "thinking", "id", "name"), read.TEXT)}
+_BODY = {"content": [_BLOCK]}
+
+
 def read_body(
     payload: JSON,
     model: str,
@@ -278,6 +282,7 @@ def read_body(
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,
+        misfit=read.misfit(body, _BODY, "message"),
         output_tokens=usage.output_tokens,
         requested_cap=cap,
         error=find_error(payload),
@@ -305,7 +310,7 @@ def _signal(stop_reason: JSON, facts: Facts, model: str, provider: str) -> Termi
     return replace(
         signal,
         finish_reason=FinishReason.CONTENT_FILTERED,
-        confidence=Confidence.MEDIUM if facts.damaged or facts.ended == "unmarked" else Confidence.HIGH,
+        confidence=Confidence.MEDIUM if facts.damaged or facts.misfit or facts.ended == "unmarked" else Confidence.HIGH,
         raw_field=GUARDRAIL,
         raw_value="INTERVENED",
         message="A guardrail intervened.",

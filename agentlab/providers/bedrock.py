@@ -167,6 +167,13 @@ class Bedrock(Displayable):
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
+_CITED = {"content": (read.NULL, [{"text": read.TEXT}])}
+_REASONING = {"reasoningText": (read.NULL, {"text": read.TEXT})}
+_CALL = {"toolUseId": read.TEXT, "name": read.TEXT, "input": (*read.TEXT, dict)}
+_BLOCK = {"text": read.TEXT, "toolUse": (read.NULL, _CALL), "citationsContent": (read.NULL, _CITED)}
+_BODY = {"output": {"message": {"content": [{**_BLOCK, "reasoningContent": (read.NULL, _REASONING)}]}}}
+
+
 def read_body(
     payload: JSON,
     model: str,
@@ -192,6 +199,7 @@ def read_body(
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,
+        misfit=read.misfit(body, _BODY, "body"),
         output_tokens=usage.output_tokens,
         requested_cap=cap,
         error=read_error(payload),

@@ -165,6 +165,8 @@ class BedrockStreamParser(BlockParser):
 
     def _start_block(self, index: JSON, start: JSON, events: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._done
+        if not isinstance(start, dict | None):
+            self._record_loss(BROKEN)
         block = self._blocks[block_number(index)] = _Block(dict(read.as_dict(start)), self._tools)
         if block.tool_use is not None and is_own_tool(block.tool_use):
             self._tools += 1
@@ -184,6 +186,8 @@ class BedrockStreamParser(BlockParser):
                 block.pieces.setdefault("text", []).append(piece)
                 if piece:
                     events.append(TextDelta(piece))
+            elif kind == "text" or (kind == "toolUse" and not isinstance(piece, dict)):
+                self._record_loss(BROKEN)
             elif kind == "toolUse":
                 self._input_piece(block, read.as_dict(piece).get("input"), events)
             elif kind == "reasoningContent":
@@ -204,6 +208,8 @@ class BedrockStreamParser(BlockParser):
                 events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
         elif isinstance(piece, dict):  # recorded as parsed JSON
             block.pieces["input"] = [read.dumps(piece).decode()]
+        elif piece is not None:
+            self._record_loss(BROKEN)
 
     def _reasoning_piece(self, block: _Block, piece: dict[str, Any], events: list[StreamEvent]) -> None:
         if text := read.as_text(piece.get("text")):

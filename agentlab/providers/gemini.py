@@ -152,6 +152,11 @@ class Gemini(Server):
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
+_CALL = {"name": read.TEXT, "args": (read.NULL, dict), "id": read.TEXT}
+_PART = {"text": read.TEXT, "thought": (read.NULL, bool), "functionCall": (read.NULL, _CALL)}
+_CANDIDATE = {"content": (read.NULL, {"parts": (read.NULL, [_PART])})}
+
+
 def read_body(
     payload: JSON, model: str, cap: int | None, *, provider: str, wire: str, ended: Ended = "whole", damaged: bool = False
 ) -> ModelResponse:
@@ -172,6 +177,7 @@ def read_body(
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,
+        misfit=read.misfit(candidate, _CANDIDATE, "candidates[]"),
         output_tokens=usage.output_tokens,
         requested_cap=cap,
         error=find_error(payload),

@@ -21,7 +21,7 @@ from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
-from agentlab.providers.wires.stream import BodyParser
+from agentlab.providers.wires.stream import BROKEN, BodyParser
 
 Reader: TypeAlias = Callable[[JSON, Ended, bool], ModelResponse]
 
@@ -69,7 +69,9 @@ class GeminiStreamParser(BodyParser):
             self._usage.update(usage if None not in usage.values() else _without_none(usage))
         end = read.as_dict(chunk["promptFeedback"]).get("blockReason") if "promptFeedback" in chunk else None
         candidates = chunk.get("candidates")
-        if candidates and type(candidates) is list:
+        if candidates and type(candidates) is not list:
+            self._record_loss(BROKEN)
+        elif candidates:
             candidate = candidates[0]
             if len(candidates) > 1 or type(candidate) is not dict or candidate.get("index"):
                 candidate = next((item for item in candidates if isinstance(item, dict) and not item.get("index")), None)
@@ -80,6 +82,10 @@ class GeminiStreamParser(BodyParser):
                     for part in parts:
                         if type(part) is dict:
                             self._part(part, events)
+                        else:
+                            self._record_loss(BROKEN)
+                elif parts is not None or not isinstance(content, dict | None):
+                    self._record_loss(BROKEN)
                 if candidate.get("finishReason") is not None:
                     end = candidate["finishReason"]
                     if end in _PROPER_ENDS:

@@ -284,6 +284,21 @@ def _assistant(text: str, calls: tuple[ToolCall, ...], dialect: Dialect = PLAIN)
 
 # Responses -----------------------------------------------------------------------------------------------------------------
 
+_PART = {"type": read.TEXT, "text": read.TEXT}
+_PARTS = (*read.TEXT, [(str, _PART)])
+_FUNCTION = {"name": read.TEXT, "arguments": (*read.TEXT, dict), "input": read.TEXT}
+_CALL = {"id": read.TEXT, "type": read.TEXT, "function": (read.NULL, _FUNCTION), "custom": (read.NULL, _FUNCTION)}
+SAID = {
+    "content": (*read.TEXT, [(str, {**_PART, "thinking": _PARTS, "summary": _PARTS})]),
+    "refusal": read.TEXT,
+    "tool_calls": (read.NULL, [_CALL]),
+    "function_call": (read.NULL, _FUNCTION),
+}
+"""The form of a message's text and calls."""
+
+_MESSAGE = {**SAID, **dict.fromkeys(REASONING_KEYS, read.TEXT)}
+_CHOICE = {"message": _MESSAGE, "delta": _MESSAGE}
+
 
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
     """Read a whole body, or one assembled from a stream."""
@@ -309,6 +324,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
             refused=refusal is not None,
             ended=ended,
             damaged=damaged,
+            misfit=read.misfit(choice, _CHOICE, "choices[]"),
             output_tokens=usage.output_tokens,
             requested_cap=origin.requested_cap,
             error=_error_in(payload, choice),

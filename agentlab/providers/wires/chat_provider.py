@@ -18,13 +18,14 @@ from agentlab.providers.wires.chat import (
     Dialect,
     Origin,
     called,
+    SAID,
     content_text,
     is_custom,
     read_body,
     request_body,
 )
 from agentlab.providers.wires.finish_rules import Ended
-from agentlab.providers.wires.stream import BodyParser
+from agentlab.providers.wires.stream import BROKEN, BodyParser
 from agentlab.transport.http import HttpRequest
 
 _TOP = ("id", "object", "created", "model", "provider", "system_fingerprint", "service_tier")
@@ -84,6 +85,8 @@ class ChatStreamParser(BodyParser):
                 self._choice(choice, events)
         elif chunk.get("object") == "error":
             self._fail(chunk, events)
+        elif choices:
+            self._record_loss(BROKEN)
         body = self._body
         if "model" not in body:  # usually the first chunk has all of them
             for key in _TOP:
@@ -107,8 +110,12 @@ class ChatStreamParser(BodyParser):
                     events.append(TextDelta(content))
                 else:
                     self._parts(content, events)
-            if len(delta) > 1 or not content:
+            if len(delta) > 1 or type(content) is not str:
+                if read.misfit(delta, SAID, "delta"):
+                    self._record_loss(BROKEN)
                 self._rest_of_delta(delta, events)
+        elif delta:
+            self._record_loss(BROKEN)
         finish = choice.get("finish_reason")
         if finish is None and (len(choice) <= 3 or (len(choice) == 4 and "logprobs" in choice)):  # index, delta, finish_reason
             return

@@ -3,6 +3,9 @@
 Confidence. HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the pattern. LOW: missing, unknown
 or contradictory. A provider's file has the table of its values; these rules weigh them against the rest of the response.
 
+If a part of the answer does not have its documented form, such as a number in place of the text, the confidence is at most MEDIUM. If
+nothing of the answer is left, an ordinary end is UNKNOWN.
+
 A gateway passes on the vendor's finish reason as `native_finish_reason`, beside its own, which is the documented one and is read first.
 - If the gateway's value is missing or undocumented, the native value is read in its place, with at most MEDIUM confidence, and only if
 it agrees with the rest of the response.
@@ -51,7 +54,8 @@ class Facts:
     """Facts about the rest of a response, against which its finish reason is weighed.
 
     `tool_calls`: the number of calls. `complete_calls`: the arguments of all calls are JSON. `answered`: there is text or a call.
-    `damaged`: a piece of the stream was unreadable, missing, or arrived after the end. `output_tokens`, `requested_cap`: None means
+    `damaged`: a piece of the stream was unreadable, missing, or arrived after the end. `misfit`: the part of the answer that does not
+    have its documented form, and its type; empty if there is none. `output_tokens`, `requested_cap`: None means
     unknown. `error`: the provider's error object or text, None if there is none.
     """
 
@@ -61,6 +65,7 @@ class Facts:
     refused: bool = False
     ended: Ended = "whole"
     damaged: bool = False
+    misfit: str = ""
     output_tokens: int | None = None
     requested_cap: int | None = None
     error: JSON = None
@@ -120,13 +125,19 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
         confidence = Confidence.MEDIUM
         damage = "A piece of the stream was unreadable, missing or out of place."
         why = why or f"{_SENTENCES[reason]} {damage if facts.damaged else 'The stream broke off after that.'}"
+    message = facts.message or why or _SENTENCES[reason]
+    if facts.misfit:
+        confidence = min(confidence, Confidence.MEDIUM)
+        message = f"{message} But the answer is malformed: {facts.misfit}."
+        if not facts.answered and reason in _CLEAN:
+            reason, confidence = FinishReason.UNKNOWN, Confidence.LOW
     return TerminationSignal(
         finish_reason=reason,
         confidence=confidence,
         provider=provider,
         raw_field=table.field,
         raw_value=raw,
-        message=facts.message or why or _SENTENCES[reason],
+        message=message,
         repairable=table.may_be_repaired(raw),
         metadata=facts.metadata,
         model=model,

@@ -48,6 +48,38 @@ def as_text(value: JSON) -> str:
     return whole_text(value) if isinstance(value, str) else ""
 
 
+NULL = type(None)
+TEXT = (str, NULL)
+
+Shape: TypeAlias = "type | tuple[Shape, ...] | list[Shape] | dict[str, Shape]"
+"""A documented form of JSON: a type, several alternatives, a list of one form, or an object with these forms of some fields."""
+
+_KINDS = {NULL: "null", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
+
+
+def misfit(value: JSON, shape: Shape, where: str) -> str:
+    """Return the first part of a value that does not have its documented form, as `choices[].message.content is a number`; an empty
+    string if all have. Missing and further fields are ignored.
+
+    Example:
+        >>> from agentlab.providers.wires.read import TEXT, misfit
+        >>> misfit({"content": [{"text": 5}]}, {"content": [{"text": TEXT}]}, "message")
+        'message.content[].text is a number'
+    """
+    if isinstance(shape, tuple):
+        found = [misfit(value, one, where) for one in shape]
+        return "" if "" in found else found[-1]
+    if isinstance(shape, dict) and isinstance(value, dict):
+        parts = ((value[name], inner, f"{where}.{name}") for name, inner in shape.items() if name in value)
+    elif isinstance(shape, list) and isinstance(value, list):
+        parts = ((item, shape[0], f"{where}[]") for item in value)
+    elif isinstance(shape, type) and isinstance(value, shape):
+        return ""
+    else:
+        return f"{where} is {_KINDS.get(type(value), 'of an unknown type')}"
+    return next(filter(None, (misfit(*part) for part in parts)), "")
+
+
 def some_text(value: JSON) -> str | None:
     """Return the value if it is a string and not empty, else None."""
     return as_text(value) or None

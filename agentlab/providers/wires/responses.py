@@ -78,6 +78,17 @@ class Origin:
     trusted: bool = True
 
 
+_PART = {"type": read.TEXT, "text": read.TEXT, "refusal": read.TEXT}
+_ITEM = {
+    "type": str,
+    "content": (*read.TEXT, [_PART]),
+    "summary": (read.NULL, [_PART]),
+    "arguments": (*read.TEXT, dict),
+    **dict.fromkeys(("name", "call_id", "id", "input"), read.TEXT),
+}
+_BODY = {"output": [_ITEM]}
+
+
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
     """Read a whole body, or one assembled from a stream. An event that carries a body is read as the body."""
     body = unwrapped(payload)
@@ -98,6 +109,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
         refused=bool(refusals),
         ended=ended,
         damaged=damaged,
+        misfit=read.misfit(body, _BODY, "response"),
         output_tokens=cap if at_cap else None,
         requested_cap=cap,
         error=find_error(payload) or find_error(body),
@@ -203,7 +215,7 @@ def _inferred(signal: TerminationSignal, facts: Facts, message_status: JSON, *, 
         return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, but it has a refusal.")
     if facts.tool_calls and facts.complete_calls:
         return inferred(FinishReason.TOOL_CALLS, "The response has no status, but it has complete tool calls.")
-    if message_status == "completed" and not facts.tool_calls:
+    if message_status == "completed" and not facts.tool_calls and not facts.misfit:
         return inferred(FinishReason.END_TURN, "The response has no status, and its message is completed.")
     if message_status == "incomplete" and at_cap:
         return inferred(FinishReason.MAX_TOKENS, "The response has no status; its message is incomplete, and fills the cap.")

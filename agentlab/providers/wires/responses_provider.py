@@ -284,6 +284,8 @@ class ResponsesStreamParser(BodyParser):
     def _item(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         """Add an item that begins or is done, and emit item text that has not been streamed yet."""
         fields = read.as_dict(chunk.get("item"))
+        if not isinstance(chunk.get("item"), dict | None):
+            self._record_loss(BROKEN)
         index = chunk.get("output_index")
         if kind == "response.output_item.added":
             known = self._begun_before(index, fields)
@@ -319,6 +321,8 @@ class ResponsesStreamParser(BodyParser):
                 item.closed = True
             known = item.pieces.get(spot)
             item.done.add(spot)
+            if known is None and not isinstance(text, str | None):
+                self._record_loss(BROKEN)
             if not isinstance(text, str) or (known is not None and not _is_better(field, text, "".join(known))):
                 return
             if known:

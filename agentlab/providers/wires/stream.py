@@ -415,6 +415,8 @@ class AnthropicStreamParser(BlockParser):
 
     def _start_block(self, index: JSON, fields: JSON, events: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._over
+        if not isinstance(fields, dict | None):
+            self._record_loss(BROKEN)
         if self._blocks and block_number(index) > max(self._blocks) + 1:
             self._record_loss("a block is missing")
         calls = self._tools
@@ -434,7 +436,10 @@ class AnthropicStreamParser(BlockParser):
         if self._over or block.closed:
             self._damaged = True  # a late piece
         kind = delta.get("type")
-        key = _PIECES.get(kind) if isinstance(kind, str) else None
+        if not isinstance(kind, str | None):
+            self._record_loss(BROKEN)
+            return
+        key = _PIECES.get(kind or "")
         if key is None:
             if kind == "citations_delta":
                 block.fields.setdefault("_citations", []).append(delta.get("citation"))
@@ -442,6 +447,8 @@ class AnthropicStreamParser(BlockParser):
                 block.fields.update({key: value for key, value in delta.items() if key != "type"})
             return
         piece = delta.get(key)
+        if not isinstance(piece, str | None):
+            self._record_loss(BROKEN)
         if not isinstance(piece, str) or not piece:
             return
         block.pieces.setdefault(key, []).append(piece)
