@@ -15,10 +15,10 @@ from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import (
     PLAIN,
     REASONING_KEYS,
+    SAID,
     Dialect,
     Origin,
     called,
-    SAID,
     content_text,
     is_custom,
     read_body,
