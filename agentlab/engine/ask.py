@@ -28,6 +28,7 @@ from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.conditions import MaxOutputTokens
 from agentlab.limits.reading import Action, Decision
 from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.pricing import cost_of
 from agentlab.model.responses import ModelResponse, RateLimit
@@ -35,6 +36,7 @@ from agentlab.model.usage import Cost, CostSource, Usage, UsageSource
 from agentlab.providers.finish_detection import log_signal
 from agentlab.providers.wires.read import unique_call_ids
 from agentlab.records import events
+from agentlab.records.result import advice_for
 from agentlab.records.step import ModelCall, Seam
 
 CHARACTERS_PER_TOKEN = 4
@@ -112,7 +114,11 @@ async def _decide_by(policy: Policy, builder: StepBuilder, response: ModelRespon
     except Exception as error:
         builder.blame(f"The policy {name_of(policy)}", error)
         raise
-    return checked(decision, policy, context)
+    try:
+        return checked(decision, policy, context)
+    except ConfigurationError as error:
+        builder.error = error
+        return Decision(Action.ABORT, str(error), StopReason.ERROR, advice_for(error))
 
 
 async def _ask_until_complete(

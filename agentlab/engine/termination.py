@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,6 +40,7 @@ import pydantic_core
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.names import module_hooks
+from agentlab._internal.redaction import text_of
 from agentlab._internal.safe_text import whole
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
@@ -198,6 +199,8 @@ def _accept_text(signal: TerminationSignal) -> Decision:
     """Complete the run with a text of unknown finish reason, and say so in the run's detail."""
     if signal.finish_reason is FinishReason.TOOL_CALLS:
         why = "The finish reason announces tool calls, but the response has none"
+    elif signal.raw_value is None and not signal.raw_field and signal.message:  # from a registered detector
+        why = signal.message.removesuffix(".")
     elif signal.raw_value is None:
         why = "The provider gave no finish reason"
     else:
@@ -234,8 +237,10 @@ def checked(decision: object, policy: Policy, context: DecisionContext) -> Decis
     name = getattr(policy, "__name__", repr(policy))
     if not isinstance(decision, Decision):
         raise ConfigurationError(
-            f"The policy {name} returned {decision!r}: return a Decision, for example `lab.termination.standard(signal, context)`."
+            f"The policy {name} returned {text_of(decision, repr)}: return a Decision, for example "
+            "`lab.termination.standard(signal, context)`."
         )
+    decision = _with_members(decision, name)
     calls = context.response.tool_calls if context.response is not None else ()
     if decision.action in _ENDS:
         return decision if decision.stop_reason is not None else replace(decision, stop_reason=_ENDS[decision.action])
@@ -255,6 +260,30 @@ def checked(decision: object, policy: Policy, context: DecisionContext) -> Decis
         if any(map(is_cut_off, calls)):
             return _truncated(f"{_INCOMPLETE_CALL[:-1]}, although the policy {name} requested it.", context)
     return decision
+
+
+def _with_members(decision: Decision, name: str) -> Decision:
+    """Return a decision with its words as members of the enums. Raises ConfigurationError for a field of the wrong type."""
+    if not isinstance(decision.reason, str):
+        raise ConfigurationError(f"The policy {name} returned the reason {text_of(decision.reason, repr)}: pass text.")
+    if not isinstance(decision.suggestion, str | None) or not isinstance(decision.metadata, Mapping):
+        raise ConfigurationError(
+            f"The policy {name} returned {text_of(decision, repr)}: suggestion is text or None, metadata is a mapping."
+        )
+    try:
+        action = Action(decision.action)
+    except ValueError:
+        may = ", ".join((*_CONTINUES, *_ENDS))
+        wrong = text_of(decision.action, str)
+        raise ConfigurationError(f"The policy {name} returned the action {wrong}; a policy may return {may}.") from None
+    try:
+        stop_reason = None if decision.stop_reason is None else StopReason(decision.stop_reason)
+    except ValueError:
+        wrong = text_of(decision.stop_reason, repr)
+        raise ConfigurationError(
+            f"The policy {name} returned the stop reason {wrong}: use one of {', '.join(StopReason)}."
+        ) from None
+    return replace(decision, action=action, stop_reason=stop_reason)
 
 
 def _all_have_arguments(calls: tuple[ToolCall, ...]) -> bool:

@@ -107,7 +107,7 @@ class TerminationSignal(Displayable):
     one sentence. `repairable` marks an ERROR that another request may repair, such as a malformed tool call. `metadata` has further
     values from the response: short JSON, redacted. `model` is the requested model, "" if unknown (ignored in comparisons).
 
-    Words are converted to FinishReason and Confidence. Raises ConfigurationError for an unknown word.
+    Words are converted to FinishReason and Confidence. Raises ConfigurationError for an unknown word, and for a field of another type.
 
     Example:
         >>> signal = result.history[0].signal
@@ -130,6 +130,10 @@ class TerminationSignal(Displayable):
             object.__setattr__(self, "finish_reason", _member(FinishReason, "finish_reason", self.finish_reason))
         if type(self.confidence) is not Confidence:
             object.__setattr__(self, "confidence", _member(Confidence, "confidence", self.confidence))
+        for name, (kinds, words) in _FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (name == "raw_value" and isinstance(value, bool)):
+                raise ConfigurationError(f"TerminationSignal({name}={value!r}): {name} must be {words}.")
         if self.metadata:
             object.__setattr__(self, "metadata", clean_json(self.metadata))
         if self.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED):  # these quote the vendor
@@ -146,6 +150,15 @@ class TerminationSignal(Displayable):
             [True]
         """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+
+
+_FIELDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    **dict.fromkeys(("provider", "raw_field", "message", "model"), (str, "text")),
+    "raw_value": ((str, int, type(None)), "text, an integer or None"),
+    "repairable": (bool, "True or False"),
+    "metadata": (Mapping, "a mapping"),
+}
+"""The types of a signal's fields, beside its two enums."""
 
 
 def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:

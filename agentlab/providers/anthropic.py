@@ -250,8 +250,8 @@ def _rebuilt(message: Message) -> bytes:
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-_BLOCK = {"type": str, "input": (*read.TEXT, dict), **dict.fromkeys(("text", "thinking", "id", "name"), read.TEXT)}
-_BODY = {"content": [_BLOCK]}
+_BLOCK: read.Fields = {"type": str, "input": (*read.TEXT, dict), **dict.fromkeys(("text", "thinking", "id", "name"), read.TEXT)}
+_BODY: read.Fields = {"content": [_BLOCK]}
 
 
 def read_body(

@@ -105,11 +105,14 @@ class StreamParser(Protocol):
         ...
 
     def response(self) -> ModelResponse:
-        """Return the response assembled from the stream. Call it after `finish`.
+        """Return the response assembled from the stream; before `finish`, from the pieces so far, and the stream goes on.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
-            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Paris."}}]}\\n\\n')
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "Par"}}]}\\n\\n')
+            >>> parser.response().text
+            'Par'
+            >>> events = parser.feed(b'data: {"choices": [{"delta": {"content": "is."}}]}\\n\\n')
             >>> signal = parser.finish()
             >>> parser.response().text
             'Paris.'

@@ -167,11 +167,11 @@ class Bedrock(Displayable):
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-_CITED = {"content": (read.NULL, [{"text": read.TEXT}])}
-_REASONING = {"reasoningText": (read.NULL, {"text": read.TEXT})}
-_CALL = {"toolUseId": read.TEXT, "name": read.TEXT, "input": (*read.TEXT, dict)}
-_BLOCK = {"text": read.TEXT, "toolUse": (read.NULL, _CALL), "citationsContent": (read.NULL, _CITED)}
-_BODY = {"output": {"message": {"content": [{**_BLOCK, "reasoningContent": (read.NULL, _REASONING)}]}}}
+_CITED: read.Fields = {"content": (read.NULL, [{"text": read.TEXT}])}
+_REASONING: read.Fields = {"reasoningText": (read.NULL, {"text": read.TEXT})}
+_CALL: read.Fields = {"toolUseId": read.TEXT, "name": read.TEXT, "input": (*read.TEXT, dict)}
+_BLOCK: read.Fields = {"text": read.TEXT, "toolUse": (read.NULL, _CALL), "citationsContent": (read.NULL, _CITED)}
+_BODY: read.Fields = {"output": {"message": {"content": [{**_BLOCK, "reasoningContent": (read.NULL, _REASONING)}]}}}
 
 
 def read_body(

@@ -353,7 +353,15 @@ class PatternStreamParser:
 
     def finish(self) -> TerminationSignal:
         """Return why the stream ended."""
-        return self.response().signal
+        if self._response is None:
+            if self._inner is None:
+                events, values = self._incoming.finish()
+                self._values += values
+                self._choose(events)
+            if self._inner is not None:
+                self._inner.finish()
+            self._response = self._so_far()
+        return self._response.signal
 
     @property
     def sound(self) -> bool:
@@ -366,14 +374,8 @@ class PatternStreamParser:
         return self._incoming.cut_short if self._inner is None else self._inner.cut_short
 
     def response(self) -> ModelResponse:
-        """Return the response assembled from the stream."""
-        if self._response is None:
-            if self._inner is None:
-                events, values = self._incoming.finish()
-                self._values += values
-                self._choose(events)
-            self._response = self._unread() if self._inner is None else self._read(self._inner)
-        return self._response
+        """Return the response assembled from the stream; before `finish`, from the pieces so far."""
+        return self._so_far() if self._response is None else self._response
 
     def _choose(self, events: list[Event]) -> list[StreamEvent]:
         """Choose the parser for the events so far, and feed it everything received."""
@@ -400,9 +402,11 @@ class PatternStreamParser:
             for event in events
         ]
 
-    def _read(self, parser: StreamParser) -> ModelResponse:
-        signal = parser.finish()
-        return replace(parser.response(), signal=self._detector.inferred(signal, self._reader))
+    def _so_far(self) -> ModelResponse:
+        if self._inner is None:
+            return self._unread()
+        response = self._inner.response()
+        return replace(response, signal=self._detector.inferred(response.signal, self._reader))
 
     def _unread(self) -> ModelResponse:
         """Return the response to an unrecognised stream: all its events are searched by field name, the last one first."""

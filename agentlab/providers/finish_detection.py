@@ -90,17 +90,23 @@ class BodyReaderDetector:
         """Return the function's signal. If the function raises or returns something else, the signal is UNKNOWN at LOW confidence, with
         the reason. `sound` is False for a body assembled from a broken stream, which the function cannot know: the confidence is then
         at most MEDIUM."""
-        try:
-            signal: object = self.read(body)
-            if isinstance(signal, TerminationSignal):
-                confidence = Confidence.MEDIUM if signal.confidence is Confidence.HIGH and not sound else signal.confidence
-                return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
-            problem = f"returned {type(signal).__name__} instead of a TerminationSignal"
-        except Exception as error:
-            problem = f"raised {in_words(error)}"
-        message = f"The detector registered for {self.provider!r} {problem}."
-        _logger().warning(message)
-        return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=message)
+        signal = _signal_of(self.provider, lambda: self.read(body))
+        confidence = signal.confidence if sound else min(signal.confidence, Confidence.MEDIUM)
+        return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
+
+
+def _signal_of(provider: str, read: Callable[[], object]) -> TerminationSignal:
+    """Return the signal of a user's detector; if it raises or returns something else, an UNKNOWN one that says so."""
+    try:
+        signal = read()
+        if isinstance(signal, TerminationSignal):
+            return signal
+        problem = f"returned {type(signal).__name__} instead of a TerminationSignal"
+    except Exception as error:
+        problem = f"raised {in_words(error)}"
+    message = f"The detector registered for {provider!r} {problem}."
+    _logger().warning(message)
+    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
 class _BodyReaderStream:
@@ -127,7 +133,8 @@ class _BodyReaderStream:
         return getattr(self._parser, name)
 
     def response(self) -> ModelResponse:
-        return replace(self._parser.response(), signal=self.finish())
+        response = self._parser.response()  # before `finish`, with the signal of the wire: the function needs the whole body
+        return response if self._signal is None else replace(response, signal=self._signal)
 
     def reset(self) -> None:
         self._parser.reset()
@@ -220,8 +227,11 @@ class SignalRegistry:
             >>> lab.detect("openai", b"<html>Bad gateway</html>", status=502).finish_reason
             <FinishReason.ERROR: 'error'>
         """
-        signal = self.get(provider).detect(payload, streaming=streaming, status=status, requested_cap=requested_cap)
-        model = _model(provider)
+        detector, model = self.get(provider), _model(provider)
+        signal = _signal_of(
+            _name(provider),
+            lambda: detector.detect(payload, streaming=streaming, status=status, requested_cap=requested_cap),
+        )
         log_signal(signal, _name(provider), model)
         return replace(signal, model=model) if model and not signal.model else signal
 
@@ -246,7 +256,7 @@ class SignalRegistry:
         if isinstance(detector, BodyReaderDetector):
             signal = detector.of_body(response.raw, sound=sound)
         else:
-            signal = detector.detect(response.raw, streaming=False)
+            signal = _signal_of(_name(provider), lambda: detector.detect(response.raw, streaming=False))
         if response.is_spoilt:
             signal = not_whole(signal, response.holes)
         return replace(response, signal=signal)
@@ -261,7 +271,7 @@ class SignalRegistry:
         if hasattr(detector, "detect") and hasattr(detector, "stream"):
             return detector
         if callable(detector):
-            return BodyReaderDetector(name, detector, _own_detector(name) if like is None else provider_detector(_name(like)))
+            return BodyReaderDetector(name, detector, _wire_of(name) if like is None else provider_detector(_name(like)))
         raise ConfigurationError(
             f"register({name!r}, {detector!r}): pass a function that returns the TerminationSignal of a response body, the name of a "
             "provider with the same wire, or an object with `detect` and `stream`."
@@ -277,6 +287,14 @@ def _own_detector(name: str, model: str = "") -> BodyDetector:
         return provider_detector(name)
     except UnknownProviderError as error:
         _logger().warning("%s Its responses are read by their pattern; signals.register(%r, …) sets a detector.", error, name)
+        return PatternDetector(name)
+
+
+def _wire_of(name: str) -> BodyDetector:
+    """Return agentlab's detector for a name that is being registered, which may be unknown."""
+    try:
+        return provider_detector(name)
+    except UnknownProviderError:
         return PatternDetector(name)
 
 

@@ -152,9 +152,9 @@ class Gemini(Server):
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-_CALL = {"name": read.TEXT, "args": (read.NULL, dict), "id": read.TEXT}
-_PART = {"text": read.TEXT, "thought": (read.NULL, bool), "functionCall": (read.NULL, _CALL)}
-_CANDIDATE = {"content": (read.NULL, {"parts": (read.NULL, [_PART])})}
+_CALL: read.Fields = {"name": read.TEXT, "args": (read.NULL, dict), "id": read.TEXT}
+_PART: read.Fields = {"text": read.TEXT, "thought": (read.NULL, bool), "functionCall": (read.NULL, _CALL)}
+_CANDIDATE: read.Fields = {"content": (read.NULL, {"parts": (read.NULL, [_PART])})}
 
 
 def read_body(

@@ -163,14 +163,15 @@ class GeminiStreamParser(BodyParser):
         return self._reader(body, ended, damaged)
 
     def _assembled(self) -> dict[str, Any]:
-        self._close_text()
+        if self._pieces:
+            self._text_part["text"] = "".join(self._pieces)
         body = dict(self._body)
         body.pop("candidates", None)
         body.pop("error", None)
         if self._candidate or self._parts:
             candidate = dict(self._candidate)
             candidate.pop("content", None)
-            parts = [part.part(damaged=self._damaged) if isinstance(part, StreamedCall) else part for part in self._parts]
+            parts = [part.part(damaged=self._damaged) if isinstance(part, StreamedCall) else dict(part) for part in self._parts]
             content = {"content": {"role": "model", "parts": parts}} if parts else {}
             body["candidates"] = [{**content, **candidate}]
         if self._usage:

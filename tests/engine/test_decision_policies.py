@@ -39,6 +39,10 @@ def run(script: list[Any], **settings: Any) -> RunResult:
     return asyncio.run(go())
 
 
+async def finished(going: lab.Run) -> RunResult:
+    return await going
+
+
 # An unknown end -----------------------------------------------------------------------------------------------------------------
 
 UNEXPLAINED = [
@@ -238,9 +242,22 @@ def test_no_policy_can_execute_half_a_call(half: ToolCall) -> None:
     assert "was not executed, although the policy" in result.detail
 
 
+class WithoutRepr:
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
 WRONG = {
     "no-decision": (lambda signal, context: "complete", "returned 'complete'"),
     "nothing": (lambda signal, context: None, "returned None"),
+    "a-class": (lambda signal, context: Decision, "returned <class"),
+    "no-repr": (lambda signal, context: WithoutRepr(), "return a Decision"),
+    "no-action": (lambda signal, context: Decision("finish", "…"), "a policy may return"),  # type: ignore[arg-type]
+    "a-list": (lambda signal, context: Decision([], "…"), "a policy may return"),  # type: ignore[arg-type]
+    "no-reason": (lambda signal, context: Decision(Action.ABORT, None), "pass text"),  # type: ignore[arg-type]
+    "no-stop-reason": (lambda signal, context: Decision(Action.ABORT, "…", "weird"), "use one of"),  # type: ignore[arg-type]
+    "no-suggestion": (lambda signal, context: Decision(Action.ABORT, "…", None, 5), "suggestion is"),  # type: ignore[arg-type]
+    "no-metadata": (lambda signal, context: Decision(Action.ABORT, "…", metadata=5), "a mapping"),  # type: ignore[arg-type]
     "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may return"),
     "goes-on-and-ends": (
         lambda signal, context: Decision(Action.RESUME, "…", StopReason.COMPLETED),
@@ -254,16 +271,18 @@ WRONG = {
 def test_an_impossible_decision_is_reported_and_nothing_is_lost(policy: Any, explanation: str) -> None:
     agent = lab.Agent(ScriptedProvider(["paid for"]))
 
-    async def go() -> tuple[str, RunResult | None]:
-        going = agent.run("task", policy=policy)
-        with pytest.raises(ConfigurationError, match=explanation) as caught:
-            await going
-        return str(caught.value), going.result
-
-    _, result = asyncio.run(go())
-    assert result is not None
+    result = asyncio.run(finished(agent.run("task", policy=policy)))
+    assert isinstance(result.error, ConfigurationError)
+    assert explanation in result.detail
+    assert result.detail == str(result.error)
     assert (result.stop_reason, result.text, result.usage.total_tokens) == (StopReason.ERROR, "paid for", 15)
     assert result.messages[-1].text == "paid for"
+    assert result.to_frame()["stop_reason"].to_list() == ["error"]
+
+
+def test_a_policy_may_return_words() -> None:
+    done = run(["paid for"], policy=lambda signal, context: Decision("complete", "Fine.", "completed"))  # type: ignore[arg-type]
+    assert done.history[0].decision == Decision(Action.COMPLETE, "Fine.", StopReason.COMPLETED)
 
 
 def broken(signal: TerminationSignal, context: DecisionContext) -> Decision:
@@ -303,8 +322,9 @@ def test_a_policy_may_be_async(policy: Any) -> None:
 def test_the_answer_of_an_async_policy_is_checked() -> None:
     async def nothing(signal: TerminationSignal, context: DecisionContext) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="The policy nothing returned None"):
-        run(["x"], policy=nothing)
+    result = run(["x"], policy=nothing)
+    assert result.stop_reason is StopReason.ERROR
+    assert result.detail.startswith("The policy nothing returned None")
 
 
 @pytest.mark.parametrize("policy", [waits, hands_on])

@@ -159,6 +159,7 @@ def test_a_piece_of_the_wrong_type_is_never_a_confident_or_an_empty_end(name: st
 def streamed(name: str, data: bytes) -> ModelResponse:
     parser = provider(name).stream_parser()
     parser.feed(data)
+    parser.finish()
     return parser.response()
 
 

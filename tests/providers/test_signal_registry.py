@@ -246,6 +246,68 @@ def test_a_failing_function_gives_a_low_confidence_signal_with_the_reason(
     assert "registered for 'openai'" in caplog.text
 
 
+class RaisingDetector:
+    """A user's own detector with a bug."""
+
+    def detect(self, payload: Any, **of: Any) -> TerminationSignal:
+        raise LookupError("no such field")
+
+    def stream(self, **of: Any) -> Any:
+        return lab.signals.get("openai").stream()
+
+
+def raising(body: Any) -> TerminationSignal:
+    raise LookupError("no such field")
+
+
+@pytest.mark.parametrize("detector", [raising, RaisingDetector()], ids=["function", "object"])
+@pytest.mark.parametrize("name", ["openai", "my-gateway"])
+def test_a_raising_detector_is_named_and_no_log_says_that_there_is_none(
+    registry: SignalRegistry, name: str, detector: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        registry.register(name, detector)
+        assert caplog.text == ""
+        found = registry.detect(name, whole("openai", CUT))
+    assert found.message == f"The detector registered for {name!r} raised LookupError: no such field."
+    assert [record.message for record in caplog.records] == [found.message]
+
+
+@pytest.mark.parametrize("detector", [raising, RaisingDetector()], ids=["function", "object"])
+def test_a_run_names_the_detector_that_raised(detector: Any) -> None:
+    undo = lab.signals.register("openai", detector)
+    try:
+        with lab.replay("fixtures/question", match="order"):
+            result = asyncio.run(_run(lab.Agent("openai:gpt-5.4-mini"), max_turns=5))
+    finally:
+        undo()
+    assert (len(result.history), result.stop_reason) == (2, lab.StopReason.COMPLETED)
+    assert result.text
+    assert result.detail == (
+        "The detector registered for 'openai' raised LookupError: no such field; the text is accepted as the answer."
+    )
+
+
+WRONG_FIELDS = {
+    "metadata": ["x", 5, None, [("a", 1)]],
+    "message": [5, None, b"x", ["x"]],
+    "raw_field": [5, None],
+    "raw_value": [1.5, True, ["stop"], b"stop"],
+    "provider": [5, None],
+    "model": [5, None],
+    "repairable": ["yes", 1, None],
+    "finish_reason": ["finished", 5, None],
+    "confidence": ["sure", 5, None],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in WRONG_FIELDS.items() for value in values])
+def test_a_signal_with_a_field_of_the_wrong_type_is_refused(field: str, value: Any) -> None:
+    fields = {"finish_reason": F.END_TURN, "confidence": HIGH, field: value}
+    with pytest.raises(ConfigurationError, match=rf"TerminationSignal\({field}="):
+        TerminationSignal(**fields)
+
+
 def test_an_http_error_is_an_error_for_every_detector(registry: SignalRegistry) -> None:
     registry.register("openai", all_is_well)
     assert registry.detect("openai", b"busy", status=529).finish_reason is F.ERROR
@@ -292,8 +354,8 @@ def test_a_run_uses_the_registered_detector(streamed: bool) -> None:
     assert (signal.finish_reason, signal.raw_field, signal.provider) == (F.MAX_TOKENS, "mine", "openai")
 
 
-async def _run(agent: lab.Agent) -> RunResult:  # type: ignore[name-defined]
-    return await agent.run("Do I need an umbrella?", budget=lab.Budget(max_turns=1))
+async def _run(agent: lab.Agent, max_turns: int = 1) -> RunResult:  # type: ignore[name-defined]
+    return await agent.run("Do I need an umbrella?", budget=lab.Budget(max_turns=max_turns))
 
 
 # Unknown providers -----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.model.finish_reasons import Confidence, FinishReason
+import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, TextDelta, ToolCallDelta
 
-from .bodies import WIRES, Answer, Call, cut, parse_stream, provider, stream, whole
+from . import bedrock_bodies, responses_bodies
+from .bodies import WIRES, Answer, Call, cut, parse_stream, provider, sse, stream, whole
 
 F, HIGH = FinishReason, Confidence.HIGH
 
@@ -98,6 +101,47 @@ def test_a_parser_can_be_used_again(name: str):
     parser.feed(stream(name, Answer(text=("second",))))
     assert parser.finish() == provider(name).parse(whole(name, Answer(text=("second",)))).signal
     assert (parser.response().text, parser.response().tool_calls) == ("second", ())
+
+
+LONG = Answer(text=("one ", "two ", "three"), reasoning=("hm", "so"), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS)
+ALL_STREAMS = {
+    **{name: stream(name, LONG) for name in WIRES},
+    **{name: responses_bodies.stream(LONG) for name in responses_bodies.RESPONSES},
+    "bedrock": sse([{name: event} for name, event in bedrock_bodies.events(LONG)]),
+    "unknown-gateway": stream("openai", LONG),
+}
+
+
+@pytest.mark.parametrize("name", ALL_STREAMS)
+def test_the_response_between_two_chunks_is_what_is_there_and_the_stream_goes_on(name: str):
+    data = ALL_STREAMS[name]
+    undisturbed, parser = lab.signals.stream(name), lab.signals.stream(name)
+    undisturbed.feed(data)
+    undisturbed.finish()
+    whole_text, seen = undisturbed.response().text, ""
+    for at in range(0, len(data), 40):
+        seen += "".join(event.text for event in parser.feed(data[at : at + 40]) if isinstance(event, TextDelta))
+        assert parser.response().text == seen
+    assert parser.finish() == undisturbed.finish()
+    assert parser.response() == undisturbed.response()
+    assert parser.response().text == seen == whole_text == "one two three"
+
+
+def test_a_registered_function_gets_the_whole_body_after_a_look_at_the_pieces():
+    bodies = []
+
+    def read(body: JSON) -> TerminationSignal:
+        bodies.append(body)
+        return TerminationSignal(F.STOP_SEQUENCE, HIGH)
+
+    own = lab.signals.SignalRegistry()
+    own.register("openai", read)
+    parser, data = own.stream("openai"), stream("openai", LONG)
+    parser.feed(data[:-200])
+    assert (parser.response().text, bodies) == ("one two three", [])
+    parser.feed(data[-200:])
+    assert parser.finish().finish_reason is F.STOP_SEQUENCE
+    assert (parser.response().signal.finish_reason, len(bodies)) == (F.STOP_SEQUENCE, 1)
 
 
 # Bodies without events -----------------------------------------------------------------------------------------------------

@@ -284,11 +284,11 @@ def _assistant(text: str, calls: tuple[ToolCall, ...], dialect: Dialect = PLAIN)
 
 # Responses -----------------------------------------------------------------------------------------------------------------
 
-_PART = {"type": read.TEXT, "text": read.TEXT}
-_PARTS = (*read.TEXT, [(str, _PART)])
-_FUNCTION = {"name": read.TEXT, "arguments": (*read.TEXT, dict), "input": read.TEXT}
-_CALL = {"id": read.TEXT, "type": read.TEXT, "function": (read.NULL, _FUNCTION), "custom": (read.NULL, _FUNCTION)}
-SAID = {
+_PART: read.Fields = {"type": read.TEXT, "text": read.TEXT}
+_PARTS: tuple[read.Shape, ...] = (*read.TEXT, [(str, _PART)])
+_FUNCTION: read.Fields = {"name": read.TEXT, "arguments": (*read.TEXT, dict), "input": read.TEXT}
+_CALL: read.Fields = {"id": read.TEXT, "type": read.TEXT, "function": (read.NULL, _FUNCTION), "custom": (read.NULL, _FUNCTION)}
+SAID: read.Fields = {
     "content": (*read.TEXT, [(str, {**_PART, "thinking": _PARTS, "summary": _PARTS})]),
     "refusal": read.TEXT,
     "tool_calls": (read.NULL, [_CALL]),
@@ -296,8 +296,8 @@ SAID = {
 }
 """The form of a message's text and calls."""
 
-_MESSAGE = {**SAID, **dict.fromkeys(REASONING_KEYS, read.TEXT)}
-_CHOICE = {"message": _MESSAGE, "delta": _MESSAGE}
+_MESSAGE: read.Fields = {**SAID, **dict.fromkeys(REASONING_KEYS, read.TEXT)}
+_CHOICE: read.Fields = {"message": _MESSAGE, "delta": _MESSAGE}
 
 
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:

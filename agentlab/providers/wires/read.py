@@ -48,11 +48,14 @@ def as_text(value: JSON) -> str:
     return whole_text(value) if isinstance(value, str) else ""
 
 
-NULL = type(None)
-TEXT = (str, NULL)
+Shape: TypeAlias = "type | tuple[Shape, ...] | list[Shape] | Fields"
+"""A documented form of JSON: a type, several alternatives, a list of one form, or an object."""
 
-Shape: TypeAlias = "type | tuple[Shape, ...] | list[Shape] | dict[str, Shape]"
-"""A documented form of JSON: a type, several alternatives, a list of one form, or an object with these forms of some fields."""
+Fields: TypeAlias = dict[str, Shape]
+"""The forms of some fields of an object."""
+
+NULL = type(None)
+TEXT: tuple[Shape, ...] = (str, NULL)
 
 _KINDS = {NULL: "null", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
 

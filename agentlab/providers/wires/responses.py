@@ -78,15 +78,15 @@ class Origin:
     trusted: bool = True
 
 
-_PART = {"type": read.TEXT, "text": read.TEXT, "refusal": read.TEXT}
-_ITEM = {
+_PART: read.Fields = {"type": read.TEXT, "text": read.TEXT, "refusal": read.TEXT}
+_ITEM: read.Fields = {
     "type": str,
     "content": (*read.TEXT, [_PART]),
     "summary": (read.NULL, [_PART]),
     "arguments": (*read.TEXT, dict),
     **dict.fromkeys(("name", "call_id", "id", "input"), read.TEXT),
 }
-_BODY = {"output": [_ITEM]}
+_BODY: read.Fields = {"output": [_ITEM]}
 
 
 def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:

@@ -80,16 +80,19 @@ class BodyParser:
 
     def finish(self) -> TerminationSignal:
         """Return why the stream ended."""
-        return self.response().signal
-
-    def response(self) -> ModelResponse:
-        """Return the response assembled from the stream."""
         if self._response is None:
             self._take_rest()
             self._check_order()
-            read = self._read(self._with_error(), self._ended(), self._damaged)
-            self._response = self._with_holes(self._with_doubts(read))
-        return self._response
+            self._response = self._so_far()
+        return self._response.signal
+
+    def response(self) -> ModelResponse:
+        """Return the response assembled from the stream; before `finish`, from the pieces so far."""
+        return self._so_far() if self._response is None else self._response
+
+    def _so_far(self) -> ModelResponse:
+        read = self._read(self._with_error(), self._ended(), self._damaged)
+        return self._with_holes(self._with_doubts(read))
 
     @property
     def sound(self) -> bool:
