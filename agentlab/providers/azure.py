@@ -22,10 +22,8 @@ from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import JSON, OutputForm
 from agentlab.providers.base import Capabilities, clean_url, find_key
-from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import Dialect
 from agentlab.providers.wires.chat_provider import ChatCompletions
-from agentlab.providers.wires.finish_rules import find_error
 from agentlab.providers.wires.responses_provider import Responses
 
 KEY_VARIABLES = ("AZURE_OPENAI_API_KEY",)
@@ -87,30 +85,6 @@ def azure_headers(provider: str, api_key: str | None, headers: Mapping[str, str]
     return {**headers, "api-key": find_key(provider, api_key, KEY_VARIABLES)}
 
 
-_VERDICTS = ("filtered", "detected")
-
-
-def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """Return the content filters that took effect on the answer, and on the prompt (which may have been refused), by category."""
-    refused = read.as_dict(read.as_dict(find_error(body)).get("innererror"))
-    prompts = [read.as_dict(entry).get("content_filter_results") for entry in read.as_list(body.get("prompt_filter_results"))]
-    found = {
-        "content_filter": _fired([choice.get("content_filter_results")]),
-        "prompt_filter": _fired([*prompts, refused.get("content_filter_result")]),
-    }
-    return {name: fired for name, fired in found.items() if fired}
-
-
-def _fired(results: list[JSON]) -> dict[str, JSON]:
-    """Return the severity of each category that filtered or detected something (True if the category has no severities)."""
-    return {
-        category: read.some_text(verdict.get("severity")) or True
-        for result in results
-        for category, verdict in read.as_dict(result).items()
-        if isinstance(verdict, dict) and any(verdict.get(name) is True for name in _VERDICTS)
-    }
-
-
 def _no_cost(usage: dict[str, Any]) -> Decimal | None:
     """Return None: Azure reports no cost. Models of other vendors send their own server's field, but it is 0 on Azure."""
     return None
@@ -130,12 +104,7 @@ class Azure(ChatCompletions):
     cap_field: ClassVar[str] = "max_completion_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities()
     structured_output: ClassVar[OutputForm] = "strict"
-    dialect: ClassVar[Dialect] = Dialect(
-        details=filters_that_fired,
-        kept=("content_filter_results", "prompt_filter_results"),
-        cost=_no_cost,
-        system_anywhere=True,
-    )
+    dialect: ClassVar[Dialect] = Dialect(cost=_no_cost, system_anywhere=True)
 
     base_url: str = ""
     api_version: str | None = None

@@ -16,7 +16,7 @@ from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
-from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
+from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number, guardrail_trace
 
 _KINDS = ("contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata")
 _STREAM_FIELDS = frozenset({"contentBlockIndex", "p"})  # `p` is padding
@@ -28,14 +28,14 @@ def is_own_tool(fields: dict[str, Any]) -> bool:
 
 
 def end_details(body: dict[str, Any]) -> dict[str, JSON]:
-    """Return the details of a body's end: the stop sequence (if it was requested), and a guardrail's action."""
+    """Return the details of a body's end: the stop sequence (if it was requested), and a guardrail's action and findings."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(read.as_dict(body.get("additionalModelResponseFields")).get("stop_sequence")):
         found["stop_sequence"] = sequence
     guardrail = read.as_dict(read.as_dict(body.get("trace")).get("guardrail"))
     if action := read.some_text(guardrail.get("actionReason")):
         found["guardrail"] = action
-    return found
+    return {**found, **guardrail_trace(guardrail)}
 
 
 @dataclass(slots=True, eq=False)

@@ -182,6 +182,7 @@ def read_body(
         requested_cap=cap,
         error=find_error(payload),
         message=read.as_text(candidate.get("finishMessage")),
+        metadata=safety_ratings(body, candidate),
     )
     return ModelResponse(
         text=text,
@@ -207,11 +208,33 @@ def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model
     feedback = read.as_dict(body.get("promptFeedback"))
     blocked = feedback.get("blockReason")
     if finish is None and facts.error is None and blocked and blocked not in _NOT_BLOCKED:
-        return _blocked(blocked, feedback, model, provider, answered=bool(candidate))
+        return _blocked(blocked, feedback, model, provider, answered=bool(candidate), metadata=facts.metadata)
     return judge(FINISH_REASONS, finish, facts, provider=provider, model=model)
 
 
-def _blocked(reason: JSON, feedback: dict[str, Any], model: str, provider: str, *, answered: bool) -> TerminationSignal:
+_NEGLIGIBLE = (None, 0, 1, "HARM_PROBABILITY_UNSPECIFIED", "NEGLIGIBLE")
+_PROBABILITIES = {2: "LOW", 3: "MEDIUM", 4: "HIGH"}
+
+
+def safety_ratings(body: dict[str, Any], candidate: dict[str, Any]) -> dict[str, JSON]:
+    """Return the probability of each category of harm that is not negligible, or that blocked, of the answer and of the prompt:
+    https://ai.google.dev/api/generate-content#v1beta.SafetyRating, read 2026-11-29."""
+    found: dict[str, JSON] = {}
+    for name, rated in (("safety_ratings", candidate), ("prompt_safety_ratings", read.as_dict(body.get("promptFeedback")))):
+        ratings = [rating for rating in read.as_list(rated.get("safetyRatings")) if isinstance(rating, dict)]
+        harms = {
+            str(raw_value(rating.get("category"))): _PROBABILITIES.get(probability, probability)
+            for rating in ratings
+            if (probability := raw_value(rating.get("probability"))) not in _NEGLIGIBLE or rating.get("blocked") is True
+        }
+        if harms:
+            found[name] = harms
+    return found
+
+
+def _blocked(
+    reason: JSON, feedback: dict[str, Any], model: str, provider: str, *, answered: bool, metadata: Mapping[str, JSON]
+) -> TerminationSignal:
     """Return the signal of a blocked prompt, whatever the reason."""
     raw = raw_value(reason)
     documented = raw in BLOCK_REASONS.reasons
@@ -224,6 +247,7 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, provider: str, 
         raw_field="promptFeedback.blockReason",
         raw_value=raw,
         message=read.as_text(feedback.get("blockReasonMessage")) or f"The prompt was blocked ({raw}).",
+        metadata=metadata,
         model=model,
     )
 

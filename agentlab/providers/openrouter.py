@@ -17,7 +17,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires import read
-from agentlab.providers.wires.chat import FINISH_REASONS, Dialect, native_details
+from agentlab.providers.wires.chat import FILTER_RESULTS, FINISH_REASONS, Dialect, native_details
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
@@ -103,7 +103,7 @@ class OpenRouter(VersionedChat):
     dialect: ClassVar[Dialect] = Dialect(
         native=NATIVE_REASONS,
         details=end_details,
-        kept=("stop_details",),
+        kept=(*FILTER_RESULTS, "stop_details"),
         effort=lambda effort: {"reasoning": {"effort": effort}},
     )
 

@@ -82,6 +82,33 @@ def native_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JS
     return {} if native is None else {"native_finish_reason": native}
 
 
+FILTER_RESULTS = ("content_filter_results", "prompt_filter_results")
+"""Azure's fields for the results of its content filters, which other servers pass on."""
+
+_VERDICTS = ("filtered", "detected")
+
+
+def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
+    """Return the content filters that took effect on the answer, and on the prompt (which may have been refused), by category."""
+    refused = read.as_dict(read.as_dict(find_error(body)).get("innererror"))
+    prompts = [read.as_dict(entry).get("content_filter_results") for entry in read.as_list(body.get("prompt_filter_results"))]
+    found = {
+        "content_filter": fired([choice.get("content_filter_results")]),
+        "prompt_filter": fired([*prompts, refused.get("content_filter_result")]),
+    }
+    return {name: verdicts for name, verdicts in found.items() if verdicts}
+
+
+def fired(results: list[JSON]) -> dict[str, JSON]:
+    """Return the severity of each category that filtered or detected something (True if the category has no severities)."""
+    return {
+        category: read.some_text(verdict.get("severity")) or True
+        for result in results
+        for category, verdict in read.as_dict(result).items()
+        if isinstance(verdict, dict) and any(verdict.get(name) is True for name in _VERDICTS)
+    }
+
+
 def plain_effort(effort: str) -> dict[str, JSON]:
     """Return the field of OpenAI's wire for a reasoning effort."""
     return {"reasoning_effort": effort}
@@ -92,9 +119,9 @@ class Dialect:
     """A vendor's differences on this wire.
 
     `tables` are its finish reasons, those of the wire (`FINISH_REASONS`) first; `not_yet` are values of chunks before the last.
-    `native` is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads the signal's
-    metadata from a body and its choice, and `kept` are the keys of chunks that `details` needs. `reasoning_on_top`: the completion's
-    tokens do not include reasoning tokens.
+    `native` is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads more metadata
+    of the signal from a body and its choice, and `kept` are the keys of chunks that the metadata needs. `reasoning_on_top`: the
+    completion's tokens do not include reasoning tokens.
 
     In requests, `seed_field` is the name of the seed, `effort` returns the fields for a reasoning effort, and `lacks` are parameters
     that the server does not take, as `seed` or, for one value, `tool_choice=required`. `unforced` is a regular expression for models
@@ -115,7 +142,7 @@ class Dialect:
     native: Table | None = None
     cost: Callable[[dict[str, Any]], Decimal | None] = reported_cost
     details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_details
-    kept: tuple[str, ...] = ()
+    kept: tuple[str, ...] = FILTER_RESULTS
     reasoning_on_top: bool = False
     seed_field: str = "seed"
     effort: Callable[[str], dict[str, JSON]] = plain_effort
@@ -308,7 +335,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
     text, thoughts = content_text(message.get("content"))
     refusal = read.some_text(message.get("refusal"))
     finish, dialect = choice.get("finish_reason"), origin.dialect
-    metadata = dialect.details(body, choice)
+    metadata = {**filters_that_fired(body, choice), **dialect.details(body, choice)}
     broken = ended == "unmarked" and dialect.says_nothing(finish)
     calls = _tool_calls(message, cut=_cut(finish, metadata, dialect), broken=broken, damaged=damaged)
     reported = usage_object(body, choice)

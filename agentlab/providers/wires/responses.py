@@ -22,7 +22,7 @@ from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.wires import read
-from agentlab.providers.wires.chat import cost_in_ticks, reported_cost
+from agentlab.providers.wires.chat import cost_in_ticks, fired, reported_cost
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, error_code, error_text, find_error, judge, raw_value
 from agentlab.providers.wires.media import IMAGES, PDF, Takes, data_uri, file_name
 
@@ -168,11 +168,15 @@ def _is_at_cap(usage: Usage, cap: int | None) -> bool:
 
 
 def _metadata(body: Mapping[str, Any], table: Table, waiting: list[Item]) -> dict[str, JSON]:
-    found: dict[str, JSON] = {}
+    found: dict[str, Any] = {}
     if table is INCOMPLETE_REASONS and (status := read.some_text(body.get("status"))):
         found["status"] = status
     if kinds := sorted({kind for item in waiting if (kind := read.as_text(item.get("type"))) != "function_call"}):
         found["waiting_for"] = kinds
+    for report in map(read.as_dict, read.as_list(body.get("content_filters"))):  # Azure
+        name = "prompt_filter" if report.get("source_type") == "prompt" else "content_filter"
+        if verdicts := fired([report.get("content_filter_results")]):
+            found[name] = {**found.get(name, {}), **verdicts}
     return found
 
 

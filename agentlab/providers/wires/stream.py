@@ -4,7 +4,7 @@ Also the parser of Anthropic's messages, which clouds speak too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -304,6 +304,35 @@ def _is_utf8(data: bytes) -> bool:
 GUARDRAIL = "amazon-bedrock-guardrailAction"
 """Bedrock's field for a guardrail's action on this wire, in the message or in the last event of a stream."""
 
+GUARDRAIL_TRACE = "amazon-bedrock-trace"
+_FINDING = ("name", "type", "confidence", "action")
+_TRACE_LEVELS = 8
+
+
+def guardrail_trace(guardrail: JSON) -> dict[str, JSON]:
+    """Return what a guardrail of Bedrock found, as `trace`, by the part that it looked at: the policy, name, type, confidence and
+    action of each finding, without the text that it found.
+
+    Source: the vendor's service model (botocore 1.44), `GuardrailAssessment`."""
+    found = {part: list(_findings(reports)) for part, reports in read.as_dict(guardrail).items()}
+    found = {part: findings for part, findings in found.items() if findings}
+    return {"trace": found} if found else {}
+
+
+def _findings(value: JSON, policy: str = "", levels: int = _TRACE_LEVELS) -> Iterator[dict[str, JSON]]:
+    if not levels:
+        return
+    if isinstance(value, dict):
+        action = value.get("action")
+        if isinstance(action, str) and (action != "NONE" or value.get("detected") is True):
+            yield {"policy": policy, **{key: value[key] for key in _FINDING if key in value}}
+        for key, inner in value.items():
+            yield from _findings(inner, key if key.endswith("Policy") else policy, levels - 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _findings(inner, policy, levels - 1)
+
+
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
@@ -321,7 +350,7 @@ def is_call(block: dict[str, Any], answered: frozenset[str]) -> bool:
 
 
 def end_details(message: dict[str, Any]) -> dict[str, JSON]:
-    """Return the details of a message's end: the stop sequence, the explanation of a refusal, and a guardrail's action."""
+    """Return the details of a message's end: the stop sequence, the explanation of a refusal, and a guardrail's action and findings."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(message.get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -331,7 +360,7 @@ def end_details(message: dict[str, Any]) -> dict[str, JSON]:
         found["stop_details"] = details
     if (action := read.some_text(message.get(GUARDRAIL))) not in (None, "NONE"):
         found["guardrail"] = action
-    return found
+    return {**found, **guardrail_trace(read.as_dict(message.get(GUARDRAIL_TRACE)).get("guardrail"))}
 
 
 @dataclass(slots=True, eq=False)
@@ -410,8 +439,8 @@ class AnthropicStreamParser(BlockParser):
                 self._blocks[index].closed = True
         elif kind == "message_stop":
             self._done = self._over = True
+            self._message.update({key: chunk[key] for key in (GUARDRAIL, GUARDRAIL_TRACE) if key in chunk})
             if GUARDRAIL in chunk:
-                self._message[GUARDRAIL] = chunk[GUARDRAIL]
                 events.append(SignalSeen(self._signal_now()))
         elif kind == "message":  # the server did not stream
             self._whole = chunk
