@@ -69,7 +69,7 @@ class Run(Displayable, Generic[A, Out]):
 
     def __init__(self: Self, plan: RunPlan) -> None:
         parts = vars(self)
-        parts["timeline"] = timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
+        parts["timeline"] = timeline = Timeline(plan.prefix, plan.run_id or os.urandom(6).hex(), plan.observers, plan.inherited)
         parts["control"] = control = Control()
         parts["stepper"] = stepper = Stepper(plan, timeline, control, self)
         parts["worker"] = Worker(stepper)
@@ -328,7 +328,7 @@ class Run(Displayable, Generic[A, Out]):
         if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
             raise ConfigurationError(f"with_id: {hidden!r} contains a key, but ids and labels of runs are written to files.")
         stepper.context.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
-        stepper.context.run_id = run_id
+        stepper.timeline.run_id = run_id
         approvals = stepper.control.approvals
         approvals.ask([replace(call, run_id=run_id) for call in approvals.pending])
         return self

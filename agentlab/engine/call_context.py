@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
@@ -75,7 +74,6 @@ class RunContext:
         "replay_key",
         "result",
         "run",
-        "run_id",
         "setup",
         "timeline",
         "transport",
@@ -87,7 +85,6 @@ class RunContext:
     def __init__(self, plan: RunPlan, timeline: Timeline, control: Control, run: Any) -> None:
         self.run = run
         self.timeline, self.control = timeline, control
-        self.run_id: str = plan.run_id or os.urandom(6).hex()
         self.replay_key: str = self.run_id
         self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings, plan.agent.tools)
         self.origin: Origin[Any] = plan.origin
@@ -108,6 +105,11 @@ class RunContext:
         self.warned_unknown: tuple[RunSettings, bool] | None = None
         self.waits_for_tool = 0
         self.waiting: set[Any] = set()
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.timeline.run_id
 
     def settings_now(self) -> RunSettings:
         """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""

@@ -101,7 +101,7 @@ class Stepper:
         calls += [] if self.context.builder is None else self.context.builder.calls
         if run_continues is not None and calls:
             run_continues(self.context.replay_key, (1 + call.retries for call in calls))
-        timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
+        timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(
                 "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
@@ -390,7 +390,7 @@ class Stepper:
         self.context.result = self.context.result_for(ending)
         self.control.close()
         self.timeline.clock = Clock(at_s)
-        self.timeline.events.append(events.RunEnded(at_s, self.context.result))
+        self.timeline.events.append(events.RunEnded(at_s, self.context.result, run_id=self.timeline.run_id))
         self.ended.set()
 
     def _mark_last_step(self, ending: Ending) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from agentlab._internal.asyncio_tools import is_async, name_of
 from agentlab._internal.redaction import in_words, text_of
@@ -86,15 +87,17 @@ class Timeline:
         "next_step",
         "observers",
         "prompt",
+        "run_id",
     )
 
     def __init__(
         self,
         prefix: RunPrefix,
+        run_id: str,
         observers: Iterable[events.RunObserver] = (),
         inherited: Iterable[events.RunObserver] | None = None,
     ) -> None:
-        self.prompt = prefix.prompt
+        self.run_id, self.prompt = run_id, prefix.prompt
         self.conversation = Conversation(prefix.messages)
         self.history: RunHistory = prefix.history
         self.next_step = len(self.history) + 1
@@ -145,11 +148,12 @@ class Timeline:
         self._marks.append(len(self.conversation))
 
     def emit(self, event: events.Event) -> None:
-        """Record an event and notify the observers. After RunEnded nothing is recorded, for example a late pause by another thread.
+        """Record an event, with the run's id, and notify the observers. After RunEnded nothing is recorded, for example a late pause by
+        another thread.
 
         If an observer raises, a warning reports it once and the run continues.
         """
-        kind = type(event)
+        kind, event = type(event), replace(event, run_id=self.run_id)
         with self._lock:
             if self._has_ended:
                 return
@@ -191,6 +195,6 @@ class Timeline:
             self.inherited = (*self.inherited, observer)
 
     def follow(self, run: object) -> None:
-        """Replace each observer that keeps state per run by its observer for this run: events do not name their run."""
+        """Replace each observer that keeps state per run by its observer for this run, which has more of it than its id."""
         per_run = [(one, getattr(one, "follow_run", None)) for one in self.observers]
         self.observers = tuple([one if of is None else of(run) for one, of in per_run])

@@ -88,7 +88,7 @@ class Telemetry(Displayable):
         return RunSpans(self._instruments, run)
 
     def __call__(self, event: events.Event, /) -> None:
-        """Raise ConfigurationError: an event does not name its run, so only the observer of `follow_run` can handle it."""
+        """Raise ConfigurationError: spans need the run itself, so only the observer of `follow_run` can handle its events."""
         if isinstance(event, events.StepStarted):
             raise ConfigurationError(
                 "A Telemetry cannot be added with run.observe(…) to a running run: use lab.telemetry.instrument(run)."

@@ -332,7 +332,7 @@ class RunSpans:
         exported = _SPAN_EVENTS.get(type(event))
         if exported is not None:
             span, (name, fields) = self._span, exported
-            values: Attributes = {
+            values: Attributes = {names.RUN_ID: event.run_id} | {
                 f"agentlab.{field}": _clean(self._redact(value)) if isinstance(value, str) else value
                 for field in fields
                 if (value := getattr(event, field)) is not None and (field != "problems" or self._instruments.content)

@@ -1,6 +1,7 @@
 """The events of a run, and their texts. An observer is any callable that takes an event.
 
-`at_s` is the active time since the run's first step. Observers are called on the thread of the event: usually that of the run's loop;
+`at_s` is the active time since the run's first step, `run_id` the id of the run, by which an observer of several runs tells them apart:
+sub-agents' runs and forks have ids of their own. Observers are called on the thread of the event: usually that of the run's loop;
 for LimitsChanged, the thread that made the change. If an observer raises, a warning reports it once and the run continues.
 """
 
@@ -39,7 +40,6 @@ class RunStarted(Event):
         ('RunStarted', 'anthropic', Budget(max_turns=20))
     """
 
-    run_id: str
     provider: str
     model: str
     settings: RunSettings
@@ -375,7 +375,8 @@ class ApprovalGiven(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
-    """A tool call is about to start the run of a sub-agent with these `settings`. The child run's events go to its own observers.
+    """A tool call is about to start the run of a sub-agent, `child_id`, with these `settings`. The child run's events go to its own
+    observers.
 
     Example:
         >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -387,7 +388,7 @@ class ChildStarted(Event):
     step: int
     call_id: str
     tool: str
-    run_id: str
+    child_id: str
     settings: RunSettings
 
 
@@ -589,7 +590,7 @@ def detail_of(event: Event) -> str:
                 filter(None, [f"{event.tool} {event.decision} after {event.waited_s:.1f} s", event.arguments, event.text])
             )
         case ChildStarted():
-            return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
+            return f"{event.tool}: run {event.child_id}, {event.settings.budget!r}"
         case ChildEnded(child=child):
             tokens = "unknown" if child.usage.total_tokens is None else f"{child.usage.total_tokens:,}"
             return f"{child.handle}: {child.stop_reason or 'cut off'}, {counted(child.steps, 'step')}, {tokens} tokens"

@@ -38,16 +38,17 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base class of all events.
+    """The base class of all events. `run_id` is the id of the event's run, which is set when the event is emitted.
 
     Example:
         >>> sorted({type(event).__name__ for event in result.events})[:4]
         ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
-        >>> all(isinstance(event, lab.events.Event) for event in result.events)
+        >>> {event.run_id for event in result.events} == {result.run_id}
         True
     """
 
     at_s: float
+    run_id: str = field(default="", kw_only=True)
 
 
 @redacted_repr

@@ -112,7 +112,7 @@ def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
 
 def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
     """Return an event. A completed step is replaced by its number; a tool result whose id is in `place_of` is replaced by its place."""
-    stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
+    stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s, "run_id": event.run_id}
     if isinstance(event, events.StepCompleted):
         return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
     if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
@@ -131,7 +131,8 @@ def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.E
     if kind is None:
         return None
     if kind is events.StepCompleted:
-        return events.StepCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
+        usage, run_id = from_jsonable(Usage, stored["cumulative_usage"]), stored.get("run_id", "")
+        return events.StepCompleted(stored["at_s"], history[stored["step"] - 1], usage, run_id=run_id)
     renamed = {"turn": "step"}  # in stores of earlier versions
     return from_jsonable(kind, {renamed.get(name, name): value for name, value in stored.items() if name != "event"})
 

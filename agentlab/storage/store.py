@@ -88,7 +88,7 @@ class Store(Displayable):
         return writer
 
     def __call__(self, event: events.Event) -> None:
-        """Raises ConfigurationError: an event does not name its run, so a store observes through `follow_run`."""
+        """Raises ConfigurationError: a store needs the run itself, so it observes through `follow_run`."""
         if isinstance(event, events.StepStarted):
             raise ConfigurationError("A store cannot be passed to run.observe(…) during a run: call store.keep(run).")
 

@@ -144,7 +144,7 @@ class RunWriter:
     def _note_child(self, event: events.ChildStarted) -> None:
         """Note a sub-agent before it starts, so that its usage is known if the step is interrupted."""
         with self._lock:
-            self._children.append((event.run_id, event.call_id, event.tool))
+            self._children.append((event.child_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
             self._note(SUB_AGENTS_NOTE, {"step": event.step, "children": [*earlier, *self._children]})
 

@@ -279,7 +279,9 @@ def test_usage_counts_in_the_caller_exactly_once() -> None:
     assert runs["called_by"].to_list()[1:] == ["c1.0", "c1.1", "c2.0"]
     started = [event for event in run.events if isinstance(event, ChildStarted)]
     ended = [event for event in run.events if isinstance(event, ChildEnded)]
-    assert [event.run_id for event in started] == [child.id for child in run.children] == [event.child.run_id for event in ended]
+    assert (
+        [event.child_id for event in started] == [child.id for child in run.children] == [event.child.run_id for event in ended]
+    )
     assert [event.child.handle for event in ended] == ["research-1", "research-2", "research-3"]
     assert run.to_frame("events")["event"].value_counts()["ChildEnded"] == 3
 

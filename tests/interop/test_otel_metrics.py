@@ -215,15 +215,15 @@ def test_other_events_are_on_the_runs_span() -> None:
         events.Nudged(0.2, 1, 1, 2),
         events.CallRetried(0.3, 1, 1, 0.5, "a reason with words of the provider"),
     ]
-    result_with(to, ["done"], happening)
+    of_all = {"agentlab.run.id": result_with(to, ["done"], happening).run_id, "agentlab.step": 1}
 
     assert [(event.name, dict(event.attributes or {})) for event in to.one("invoke_agent").events] == [
         (
             "agentlab.tool_payload_repair",
-            {"agentlab.step": 1, "agentlab.issue": "incomplete", "agentlab.attempted": True, "agentlab.succeeded": False},
+            of_all | {"agentlab.issue": "incomplete", "agentlab.attempted": True, "agentlab.succeeded": False},
         ),
-        ("agentlab.nudged", {"agentlab.step": 1, "agentlab.consecutive": 1, "agentlab.allowed": 2}),
-        ("agentlab.call_retried", {"agentlab.step": 1, "agentlab.attempt": 1, "agentlab.wait_s": 0.5}),
+        ("agentlab.nudged", of_all | {"agentlab.consecutive": 1, "agentlab.allowed": 2}),
+        ("agentlab.call_retried", of_all | {"agentlab.attempt": 1, "agentlab.wait_s": 0.5}),
     ]
 
 

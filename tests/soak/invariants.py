@@ -57,7 +57,7 @@ def assert_events_agree(run: lab.Run) -> None:
     assert finished == [result for step in run.history for result in step.tool_results]
     observed = [event for event in run.events if isinstance(event, events.StopReasonObserved)]
     assert len(observed) == sum(len(step.calls) for step in run.history)
-    begun = [event.run_id for event in run.events if isinstance(event, events.ChildStarted)]
+    begun = [event.child_id for event in run.events if isinstance(event, events.ChildStarted)]
     assert begun == [use.run_id for step in run.history for use in step.children]
     assert begun == [event.child.run_id for event in run.events if isinstance(event, events.ChildEnded)]
 

@@ -165,7 +165,7 @@ class Steps:
             if isinstance(event, events.ToolFinished):
                 yield self._span("tool", event.result.name, event.at_s - event.result.duration_s, event.at_s)
             elif isinstance(event, events.ChildStarted):
-                started[event.run_id] = event.at_s
+                started[event.child_id] = event.at_s
             elif isinstance(event, events.ChildEnded):
                 yield self._span("child", event.child.handle, started.get(event.child.run_id, event.at_s), event.at_s)
 

@@ -290,8 +290,8 @@ class Coming:
                 self._step is not None and call_id in self._step.calls
             ):
                 self._step.calls[call_id].outcome = f"{decision} by a person"
-            case events.ChildStarted(run_id=run_id) if self._step is not None:
-                self._step.children.append(run_id)
+            case events.ChildStarted(child_id=child_id) if self._step is not None:
+                self._step.children.append(child_id)
             case events.ChildEnded(child=child) if self._step is not None and child.run_id in self._step.children:
                 self._step.children.remove(child.run_id)
 
