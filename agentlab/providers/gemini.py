@@ -213,7 +213,7 @@ def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model
 
 
 _NEGLIGIBLE = (None, 0, 1, "HARM_PROBABILITY_UNSPECIFIED", "NEGLIGIBLE")
-_PROBABILITIES = {2: "LOW", 3: "MEDIUM", 4: "HIGH"}
+_PROBABILITIES: dict[str | int | None, JSON] = {2: "LOW", 3: "MEDIUM", 4: "HIGH"}
 
 
 def safety_ratings(body: dict[str, Any], candidate: dict[str, Any]) -> dict[str, JSON]:
