@@ -30,7 +30,7 @@ from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context, next_actions
-from agentlab.engine.branches import Branches, fork_plan
+from agentlab.engine.branches import Branches, fork_plan, waiting_calls
 from agentlab.engine.client import Model
 from agentlab.engine.control import Approval, Control, PendingCall
 from agentlab.engine.next_actions import NextAction
@@ -603,10 +603,3 @@ class Run(Displayable, Generic[A, Out]):
         branch = type(self)(plan)
         self.branches.add(branch)
         return branch
-
-
-def waiting_calls(run: Any) -> list[tuple[Any, PendingCall]]:
-    """Return the calls that wait for approval, of a run and of its child runs that can go on, each with its run."""
-    own = [(run, call) for call in run.control.approvals.pending] if run.result is None else []
-    below = [child for child in run.children if child.result is None and not child.branches.was_loaded]
-    return own + [found for child in below for found in waiting_calls(child)]

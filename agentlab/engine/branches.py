@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, overload
 
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
-from agentlab.engine.control import Control
+from agentlab.engine.control import Control, PendingCall
 from agentlab.engine.plan import Origin, RunPlan, SuspendedStep
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
@@ -197,6 +197,13 @@ def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
     if all(one.id != run.id for one in runs):
         return (*runs, run)
     return tuple([run if one.id == run.id else one for one in runs])
+
+
+def waiting_calls(run: Any) -> list[tuple[Any, PendingCall]]:
+    """Return the calls that wait for approval, of a run and of its child runs that can go on, each with its run."""
+    own = [(run, call) for call in run.control.approvals.pending] if run.result is None else []
+    below = [child for child in run.children if child.result is None and not child.branches.was_loaded]
+    return own + [found for child in below for found in waiting_calls(child)]
 
 
 # Making them --------------------------------------------------------------------------------------------------------------------

@@ -352,6 +352,27 @@ def test_many_concurrent_runs_do_not_mix() -> None:
         assert all(run.start_time <= span.start_time <= span.end_time <= run.end_time for span in below)
 
 
+def test_a_step_that_goes_on_in_a_branch_has_its_call_once() -> None:
+    to = Collected()
+    agent = agent_of(call("look", {"q": "x"}, tokens=(10, 5)), say("done", tokens=(7, 3)), to=to)
+
+    async def go() -> None:
+        run = agent.run("go", approve=True, budget=Budget(timeout=0.05))
+        await run
+        await asyncio.sleep(0.1)
+        assert (await run).stop_reason is lab.StopReason.TIMEOUT
+        run.limits.timeout = 60
+        branch = run.apply()
+        branch.approve()
+        assert (await branch).text == "done"
+
+    asyncio.run(go())
+    calls = [span for span in to.spans if span.name == "chat m1"]
+    assert [attributes(span)["gen_ai.usage.input_tokens"] for span in calls] == [10, 7]
+    tools = [span for span in to.spans if span.name == "execute_tool look"]
+    assert len(tools) == 1
+
+
 def test_a_fork_is_linked_to_its_parent() -> None:
     to = Collected()
     agent = agent_of(call("look"), call("look"), "done", to=to)

@@ -12,6 +12,7 @@ from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import REDACTED, Redactor, redact
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Agent, Run
+from agentlab.engine.branches import waiting_calls
 from agentlab.engine.control import PendingCall
 from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits
 from agentlab.engine.lockstep import Lockstep
@@ -23,7 +24,6 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import describe
 from agentlab.notebook.page.rich_text import seen
 from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
-from agentlab.run import waiting_calls
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
