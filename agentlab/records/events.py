@@ -198,10 +198,8 @@ class ContinuationEnded(Event):
     """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; 0 attempts means that it was
     not possible. `seams` are the places in the step's text where the pieces meet.
 
-    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no further attempt is allowed.
-    `budget_exhausted`: a limit on the step's tokens or characters, or the run's budget, is reached. `safety_blocked`: the provider
-    filtered the response. `error`: a further call failed. `context_window_exceeded`: the model's context window is full. `cancelled`:
-    the run was cancelled or stopped during a further call.
+    `completed`: the answer is complete. `retry_limit`: no attempt is left. `budget_exhausted`: a limit on the step or the run.
+    `safety_blocked`: a filter. `error`: a further call failed. `context_window_exceeded`: it is full. `cancelled`: also by a stop.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
