@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import sysconfig
 import traceback
@@ -24,7 +25,7 @@ class Displayable:
         return bundle(self)
 
 
-HERE = agentlab.__path__[0]
+HERE = agentlab.__path__[0] + os.sep
 
 SHORTENED = ("Context", "Plain")
 """IPython's modes (`%xmode`) in which frames are left out."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import AgentlabError
@@ -154,45 +155,40 @@ class Cost(Displayable):
     def __add__(self, other: Cost | Number) -> Cost:
         if isinstance(other, Cost):
             return add_cost(self, other)
-        if not isinstance(other, Number):
+        if not _is_number(other):
             return NotImplemented
-        return add_cost(self, Cost(Decimal(str(other)), CostSource.REPORTED)) if other else self
+        return add_cost(self, Cost(_number(other), CostSource.REPORTED)) if other else self
 
     __radd__ = __add__
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Cost):
             return (self.usd, self.source) == (other.usd, other.source)
-        return self.usd == other if isinstance(other, Number) else NotImplemented
+        return self.usd == _number(other) if _is_number(other) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.usd)
 
     def __lt__(self, other: Cost | Number) -> bool:
-        return self._number() < _number(other) if isinstance(other, Cost | Number) else NotImplemented
+        return _number(self) < _number(other) if _is_number(other) else NotImplemented
 
     def __le__(self, other: Cost | Number) -> bool:
-        return self._number() <= _number(other) if isinstance(other, Cost | Number) else NotImplemented
+        return _number(self) <= _number(other) if _is_number(other) else NotImplemented
 
     def __gt__(self, other: Cost | Number) -> bool:
-        return self._number() > _number(other) if isinstance(other, Cost | Number) else NotImplemented
+        return _number(self) > _number(other) if _is_number(other) else NotImplemented
 
     def __ge__(self, other: Cost | Number) -> bool:
-        return self._number() >= _number(other) if isinstance(other, Cost | Number) else NotImplemented
+        return _number(self) >= _number(other) if _is_number(other) else NotImplemented
 
     def __float__(self) -> float:
-        return float(self._number())
+        return float(_number(self))
 
     def __format__(self, spec: str) -> str:
-        return "unknown" if self.usd is None else format(self.usd, spec)
-
-    def _number(self) -> Decimal:
-        if self.usd is None:
-            raise AgentlabError(
-                f"The cost is unknown: {self.reason or 'no reason is recorded'}. Its known part is {self.known_usd} US dollars: use "
-                "`cost.known_usd` of a step, or `history.known_cost_usd`."
-            )
-        return self.usd
+        if self.usd is not None:
+            return format(self.usd, spec)
+        alignment = re.match(r"(?:.?[<>^])?[0-9]*", spec)
+        return format("unknown", alignment[0] if alignment else "")
 
 
 # Sums ----------------------------------------------------------------------------------------------------------------------
@@ -247,8 +243,20 @@ def add_cost(left: Cost, right: Cost) -> Cost:
     return Cost(left.usd + right.usd, source, "", lists)
 
 
-def _number(value: Cost | Number) -> Number:
-    return value._number() if isinstance(value, Cost) else value
+def _is_number(value: object) -> TypeGuard[Cost | Number]:
+    return isinstance(value, Cost | Number) and not isinstance(value, bool)
+
+
+def _number(value: Cost | Number) -> Decimal:
+    """Return US dollars; a float as it is written, so that a cost of 0.1 is at a limit of 0.1. Raises AgentlabError if unknown."""
+    if not isinstance(value, Cost):
+        return Decimal(str(value)) if isinstance(value, float) else Decimal(value)
+    if value.usd is None:
+        raise AgentlabError(
+            f"The cost is unknown: {value.reason or 'no reason is recorded'}. Its known part is {value.known_usd} US dollars: use "
+            "`cost.known_usd` of a step, or `history.known_cost_usd`."
+        )
+    return value.usd
 
 
 def _union(left: str | None, right: str | None) -> str | None:

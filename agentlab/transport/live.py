@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
 import sys
 import threading
@@ -113,21 +114,27 @@ class _Host:
             client = self._idle.pop()[1] if self._idle else _new_client(self._address)
             try:
                 yield client
-            finally:
-                self._idle.append((time.monotonic(), client))
-                self._timer = self._timer or asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._close_unused)
+            except BaseException:  # a cancel may leave a connection in a state in which it would never be free again
+                self._close(client)
+                raise
+            self._idle.append((time.monotonic(), client))
+            self._timer = self._timer or asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._close_unused)
 
     def _close_unused(self) -> None:
         while self._idle and self._idle[0][0] <= time.monotonic() - KEPT_IDLE_S:
-            task = asyncio.ensure_future(self._idle.popleft()[1].aclose())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._close(self._idle.popleft()[1])
         self._timer = asyncio.get_running_loop().call_later(KEPT_IDLE_S, self._close_unused) if self._idle else None
+
+    def _close(self, client: httpx.AsyncClient) -> None:
+        task = asyncio.ensure_future(client.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def aclose(self) -> None:
         """Close the idle connections."""
-        while self._idle:
-            await self._idle.pop()[1].aclose()
+        clients = [client for _, client in self._idle]
+        self._idle.clear()
+        await asyncio.gather(*[client.aclose() for client in clients], *self._closing, return_exceptions=True)
 
 
 class _Connections:
@@ -161,36 +168,45 @@ class _Connections:
 
 def _new_client(address: httpx.URL) -> httpx.AsyncClient:
     """Return a client for one connection to an address. Raises ConfigurationError for a proxy that httpx does not take."""
-    proxy = _proxy(address)
+    proxy, tls = _proxy(address), _tls()
     try:
         return httpx.AsyncClient(
-            verify=_tls(),
+            verify=tls,
             proxy=proxy,
             trust_env=False,  # `_tls` and `_proxy` have read it
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # keeps none
             limits=httpx.Limits(max_connections=1, keepalive_expiry=KEPT_IDLE_S),
         )
     except ImportError:
         reason = "a SOCKS proxy needs one more package: pip install 'httpx[socks]'"
     except (ValueError, httpx.InvalidURL):
-        reason = "it is not an address of a proxy, such as http://127.0.0.1:3128 or socks5://127.0.0.1:1080"
+        reason = (
+            "it is not an address of a proxy, such as http://127.0.0.1:3128 or socks5://127.0.0.1:1080. Write special characters "
+            "of its password with %, as in %2F for /"
+        )
+    shown = (proxy or "").rpartition("@")[2]  # without the password
     raise ConfigurationError(
-        f"The environment names the proxy {_place(proxy or '')!r}: {reason}. Or set HTTPS_PROXY to another proxy, or "
-        f"NO_PROXY={address.host}."
+        f"The environment names the proxy {shown!r}: {reason}. Or set HTTPS_PROXY to another proxy, or NO_PROXY={address.host}."
     )
 
 
 @cache
 def _tls() -> ssl.SSLContext:
     """Return one context for all connections: reading the certificates takes tens of milliseconds."""
-    return httpx.create_ssl_context()
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read: {error}. Set it to a file in PEM format, or "
+            "remove it."
+        ) from None
 
 
 def _proxy(address: httpx.URL) -> str | None:
     """Return the proxy for an address by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one."""
     proxies = getproxies()
     proxy = proxies.get(address.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(address.netloc.decode()):
+    if not proxy or proxy_bypass(address.netloc.decode()) or proxy_bypass(address.host):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -220,12 +236,13 @@ class LiveTransport:
         """Send the request to the provider, with the user's client if there is one."""
         if sys.platform == "emscripten" and client is None:
             raise ConfigurationError("Python in a browser has no sockets, so a provider cannot be reached: use `lab.replay(…)`.")
-        here = await self._here()
-        library = httpx if client is None else library_of(client)
+        if client is not None:
+            check_client(client)
+        here, library = await self._here(), httpx if client is None else library_of(client)
+        timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
+        if client is not None:
+            timeout = _timeout_of(client, timeout, library)
         async with here.own(request.url) if client is None else here.given(client) as sender:
-            timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
-            if client is not None and client.timeout != library.Timeout(5.0):  # httpx's default, which nobody chose
-                timeout = client.timeout
             try:
                 outgoing = sender.build_request(
                     request.method,
@@ -233,12 +250,22 @@ class LiveTransport:
                     headers={**request.headers, **auth},
                     content=request.body,
                     timeout=timeout,
+                    params=library.URL(request.url).params if sender.params else None,  # added to the client's own
                 )
                 response = await sender.send(outgoing, stream=True, follow_redirects=False)
-            except (library.HTTPError, library.InvalidURL, UnicodeEncodeError, RuntimeError) as error:
-                raise _readable(error, library, request.url) from None  # not chained: its frames have the headers
+            except (library.HTTPError, library.InvalidURL, UnicodeEncodeError) as error:
+                raise _readable(error, library, request.url, timeout) from None  # not chained: its frames have the headers
+            except RuntimeError as error:
+                if client is None or not _OF_ANOTHER_LOOP.search(str(error)):
+                    raise
+                raise ConfigurationError(
+                    "The http_client has connections of another event loop, and a client belongs to one. Make a new client, or in a "
+                    'notebook keep the run on the loop of the cells: `await run`, or run.start(loop="kernel").'
+                ) from None
             try:
-                yield HttpAnswer(response.status_code, response.headers, partial(_chunks, response, library, request.url))
+                yield HttpAnswer(
+                    response.status_code, response.headers, partial(_chunks, response, library, request.url, timeout)
+                )
             finally:
                 await response.aclose()
 
@@ -273,12 +300,27 @@ def live() -> LiveTransport:
     return LiveTransport()
 
 
-async def _chunks(response: Any, library: Any, url: str) -> AsyncIterator[bytes]:
+async def _chunks(response: Any, library: Any, url: str, limits_s: Any) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.aiter_bytes():
             yield chunk
+            await asyncio.sleep(0)  # a cancel by whoever got the chunk is raised here, not while httpx closes the connection
+    except library.StreamError as error:
+        raise ConfigurationError(
+            f"{_place(url)}: an event hook of the http_client took the body ({one_line(str(error))}). Call `await response.aread()` "
+            "in the hook."
+        ) from None
     except library.HTTPError as error:
-        raise _readable(error, library, url) from None
+        raise _readable(error, library, url, limits_s) from None
+
+
+def _timeout_of(client: Any, ours: Any, library: Any) -> Any:
+    """Return the time-outs of a user's client; ours if it has httpx's default, which nobody chose. The queue has none."""
+    chosen = ours if client.timeout == library.Timeout(5.0) else client.timeout
+    return library.Timeout(connect=chosen.connect, read=chosen.read, write=chosen.write, pool=None)
+
+
+_OF_ANOTHER_LOOP = re.compile("different (event )?loop|Event loop is closed")
 
 
 # Errors ------------------------------------------------------------------------------------------------------------------------
@@ -286,26 +328,33 @@ async def _chunks(response: Any, library: Any, url: str) -> AsyncIterator[bytes]
 
 def _place(url: str) -> str:
     """Return a URL for an error message."""
-    return redact_url(url).partition("?")[0]
+    try:
+        return redact_url(url).partition("?")[0]
+    except ValueError:  # brackets that are no IPv6 address
+        return url.partition("?")[0].rpartition("@")[2]
 
 
 def _address(url: str) -> httpx.URL:
     """Return the address. Raises ConfigurationError if it is none."""
     try:
         address = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise _readable(error, httpx, url) from None
+    except (httpx.InvalidURL, ValueError) as error:
+        raise _no_address(url, str(error)) from None
     if address.scheme not in ("http", "https") or not address.host:
-        raise _readable(httpx.UnsupportedProtocol("it needs http:// or https://, and a host"), httpx, url)
+        raise _no_address(url, "it needs http:// or https://, and a host")
     return address
 
 
-def _readable(error: Exception, library: Any, url: str) -> Exception:
+def _no_address(url: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
+
+
+def _readable(error: Exception, library: Any, url: str, limits_s: Any) -> Exception:
     """Return agentlab's error for one of the library, httpx or httpx2, which says what to do next."""
     place = _place(url)
     match error:
         case library.InvalidURL() | library.UnsupportedProtocol():
-            return ConfigurationError(f"{place!r} is not an address: {error}. Set base_url to something like https://host/v1.")
+            return _no_address(url, str(error))
         case library.LocalProtocolError() | UnicodeEncodeError():  # its text has the header
             return ConfigurationError(
                 f"A header of the request to {place} contains a character that HTTP does not allow. Most often it is a line break or "
@@ -316,11 +365,9 @@ def _readable(error: Exception, library: Any, url: str) -> Exception:
                 f"{place}: an event hook of the http_client raised an error for the status of the answer. Leave raise_for_status() "
                 "out of the hook: agentlab reads the status."
             )
-        case RuntimeError():
-            return _of_another_loop(error)
         case library.ConnectTimeout():
-            limit_s = error.request.extensions["timeout"]["connect"]
-            reason = f"no connection within {limit_s:g} s. Check the address, the network and the proxy settings."
+            within = "in time" if limits_s.connect is None else f"within {limits_s.connect:g} s"
+            reason = f"no connection {within}. Check the address, the network and the proxy settings."
         case library.PoolTimeout():
             reason = "no connection of the http_client was free in time. Raise its limits or its time-out for the pool."
         case library.TimeoutException():
@@ -340,22 +387,26 @@ def _readable(error: Exception, library: Any, url: str) -> Exception:
 
 def _no_connection(error: Exception, url: str) -> str:
     """Return why there is no connection, in the words of the system or the TLS library, and what to check."""
-    cause: BaseException = error
-    while below := cause.__cause__ or cause.__context__:
-        cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
-    reason = str(cause)
-    if isinstance(cause, ConnectionError) and cause.errno:
-        reason = os.strerror(cause.errno)  # without the address
+    reason, cause = str(error), _system_error(error)
+    if isinstance(cause, ConnectionError):
+        reason = os.strerror(cause.errno or 0)  # without the address
         if _proxy(httpx.URL(url)):
-            return f"no connection to the proxy ({reason}). Check HTTPS_PROXY and NO_PROXY."
+            return f"no connection to the proxy ({reason}), or to a server without one. Check HTTPS_PROXY and NO_PROXY."
+    elif cause is not None:
+        reason = str(cause)
     return f"no connection ({one_line(reason)}). Check the address and that the server runs, then the network and the proxy settings."
 
 
-def _of_another_loop(error: RuntimeError) -> Exception:
-    """Return the error for a user's client that was used on another event loop before; any other error unchanged."""
-    if "loop" not in str(error):
-        return error
-    return ConfigurationError(
-        "The http_client has connections of another event loop, and a client belongs to one. Make a new client, or in a notebook keep "
-        'the run on the loop of the cells: `await run`, or run.start(loop="kernel").'
-    )
+def _system_error(error: BaseException) -> OSError | None:
+    """Return the error of the system or of TLS below an error of httpx; None if there is none."""
+    cause: BaseException | None = error
+    while cause is not None and type(cause).__module__.partition(".")[0] in _OF_HTTPX:
+        below = cause.__cause__ or cause.__context__
+        cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
+    while isinstance(cause, OSError) and not cause.errno:  # anyio's, for several addresses of a host
+        below = cause.__cause__ or cause.__context__
+        cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
+    return cause if isinstance(cause, OSError) else None
+
+
+_OF_HTTPX = ("httpx", "httpx2", "httpcore", "httpcore2")

@@ -95,19 +95,24 @@ def test_the_sum_of_costs_is_a_number_of_dollars() -> None:
     assert dollars("0.25") + 0.5 == dollars("0.75")
     assert sum(steps, 0.0) == 0.5
     assert dollars("0.1") != "0.1"
+    assert dollars("0.1") >= 0.1  # the float is a little more than a tenth
+    assert dollars("0.1") == 0.1
+    assert f"{dollars('0.1'):>10.2f}" == "      0.10"
 
 
 def test_an_unknown_cost_is_no_number() -> None:
     assert sum([dollars("0.2"), UNKNOWN]).usd is None
     assert f"${UNKNOWN:.4f}" == "$unknown"
+    assert f"{UNKNOWN:>10.4f}" == "   unknown"
     for use in (lambda: UNKNOWN >= 0.5, lambda: dollars("0.5") < UNKNOWN, lambda: float(UNKNOWN), lambda: max(UNKNOWN, UNKNOWN)):
         with pytest.raises(
             AgentlabError, match=r"unknown: the price of my-model is not listed\..* 0\.02 .*history\.known_cost_usd"
         ):
             use()
     assert UNKNOWN != 0
-    with pytest.raises(TypeError):
-        dollars("0.5") < "0.6"  # type: ignore[operator]  # noqa: B015
+    for other in ("0.6", True, None):
+        with pytest.raises(TypeError):
+            dollars("0.5") < other  # type: ignore[operator]  # noqa: B015
 
 
 def test_confidence_is_ordered() -> None:

@@ -8,6 +8,7 @@ import logging
 import pickle
 import ssl
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from http.server import HTTPServer
 from pathlib import Path
@@ -248,6 +249,65 @@ def test_a_hook_that_raises_for_a_status() -> None:
         ended(agent(client))
 
 
+def test_an_error_of_a_hook_is_its_own() -> None:
+    async def fail(request: httpx.Request) -> None:
+        raise RuntimeError("the retry loop of my hook") from KeyError("cause")
+
+    client = httpx.AsyncClient(transport=answering(httpx, []), event_hooks={"request": [fail]})
+    with pytest.raises(RuntimeError, match="the retry loop of my hook") as caught:
+        ended(agent(client))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_hook_that_takes_the_body() -> None:
+    async def take(response: httpx.Response) -> None:
+        async for _ in response.aiter_raw():
+            pass
+
+    with serving(whole(CHAT)) as server:
+        client = httpx.AsyncClient(event_hooks={"response": [take]})
+        with pytest.raises(ConfigurationError, match=r"an event hook .* took the body .*response\.aread"):
+            ended_then_closed(agent(client, server.base))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_connect_timeout_of_a_client_without_limits(library: Any) -> None:
+    def late(request: Any) -> Any:
+        raise library.ConnectTimeout("")
+
+    client = library.AsyncClient(transport=library.MockTransport(late), timeout=None)
+    result = ended(agent(client, retry=lab.RetryPolicy(attempts=1)))
+    assert "no connection in time" in result.detail
+
+
+def test_the_parameters_of_a_client_are_added_to_the_address() -> None:
+    seen: list[httpx.Request] = []
+    client = httpx.AsyncClient(transport=answering(httpx, seen), params={"team": "maps"})
+    ended(agent(client))
+    gemini = lab.Provider("gemini", model="gemini-3.5-flash", api_key=KEY, http_client=client)
+    ended(lab.Agent(gemini, stream=True, retry=lab.RetryPolicy(attempts=1)))
+    assert [dict(request.url.params) for request in seen] == [{"team": "maps"}, {"alt": "sse", "team": "maps"}]
+
+
+def test_a_request_waits_for_a_client_with_short_timeouts() -> None:
+    def slow(to: Any) -> None:
+        time.sleep(0.3)
+        whole(CHAT)(to)
+
+    async def main(base: str) -> set[str]:
+        async with httpx.AsyncClient(timeout=0.6, limits=httpx.Limits(max_connections=1)) as client:
+            asker = agent(client, base, retry=lab.RetryPolicy(attempts=1))
+            runs = [asker.run("Where?") for _ in range(4)]
+            return {(await run).text for run in await asyncio.gather(*[started(run) for run in runs])}
+
+    async def started(run: lab.Run) -> lab.Run:
+        await run
+        return run
+
+    with serving(script=lambda asked: slow) as server:
+        assert asyncio.run(main(server.base)) == {"Graz."}
+
+
 def test_a_client_with_connections_of_another_loop() -> None:
     with serving(script=lambda asked: whole(CHAT)) as server:
         asker = agent(httpx.AsyncClient(), server.base, retry=lab.RetryPolicy(attempts=1))
@@ -307,7 +367,6 @@ def test_the_headers_of_a_client_are_not_shown(tmp_path: Path, caplog: pytest.Lo
     result = asyncio.run(main())
     store.close()
     shown = [repr(asker), repr(asker.model), repr(asker.model.provider), repr(result), result.to_frame().to_csv(), caplog.text]
-    shown += [result.to_html()] if hasattr(result, "to_html") else []
     assert [text for text in shown if secret in text] == []
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 

@@ -157,7 +157,10 @@ def test_a_server_that_does_not_speak_http() -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("url", ["llm.example/v1", "ftp://llm.example", "http://", "http://h:port/", "https://\u0000/"])
+@pytest.mark.parametrize(
+    "url",
+    ["llm.example/v1", "ftp://llm.example", "http://", "http://h:port/", "https://\u0000/", "http://[::1/v1", "http://[abc]/v1"],
+)
 def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an address"):
         asked(current(), url, {})
@@ -192,6 +195,45 @@ def test_cancellation_propagates(base: str, provider: Server) -> None:
         assert (await ask(current(), f"{base}/chat", {})).status == 200
 
     asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("again_after", [None, 0, 1, 2])
+def test_a_cancel_at_any_moment_leaves_no_connection_that_hangs(base: str, again_after: int | None) -> None:
+    async def cancelled_after(turns: int) -> bool:
+        """Cancel a request after so many turns of the loop, perhaps twice, then send another. False if it had ended by then."""
+        live = LiveTransport()
+        task = asyncio.create_task(ask(live, f"{base}/chat", {}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            return False
+        task.cancel()
+        if again_after is not None:
+            for _ in range(again_after + 1):
+                await asyncio.sleep(0)
+            task.cancel()
+        await asyncio.wait([task])
+        async with asyncio.timeout(10):
+            assert (await ask(live, f"{base}/chat", {})).status == 200
+        return True
+
+    async def sweep() -> int:
+        return sum([await cancelled_after(turns) for turns in range(40)])
+
+    assert asyncio.run(sweep()) > 5
+
+
+def test_an_error_tells_nothing_of_the_errors_around_it() -> None:
+    def refused(url: str) -> str:
+        with pytest.raises(ProviderConnectionError) as caught:
+            asked(current(), url, {})
+        return str(caught.value)
+
+    try:
+        raise OSError(5, "the caller's own trouble")
+    except OSError:
+        assert "no connection (Connection refused)" in refused(f"http://127.0.0.1:{free_port()}/v1")
+        assert "no connection (Connection refused)" in refused(f"http://localhost:{free_port()}/v1")
 
 
 def test_many_concurrent_requests(base: str) -> None:
@@ -352,7 +394,14 @@ def test_a_proxy_of_the_environment(base: str, provider: Server, monkeypatch: py
     assert len(provider.seen) == 1
 
 
-@pytest.mark.parametrize("proxy", ["ftp://me:secret@127.0.0.1:9", "http://127.0.0.1:port"])
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "ftp://me:secret@127.0.0.1:9",
+        "http://127.0.0.1:port",
+        *(f"http://me:p{sign}secret@127.0.0.1:port" for sign in "/#?"),  # which a password has to escape
+    ],
+)
 def test_a_proxy_of_another_kind_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(
@@ -465,3 +514,6 @@ def test_certificates_are_checked(tmp_path: Path, provider: Server) -> None:
     assert "no connection" in outputs[0]
     assert "self-signed certificate" in outputs[0]
     assert outputs[1:] == ['{"path": "/v1/models"}\n'] * 2
+    missing = clean | {"SSL_CERT_FILE": str(tmp_path / "missing.pem")}
+    said = subprocess.run(command, env=missing, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("The certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read")
