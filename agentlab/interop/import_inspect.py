@@ -93,6 +93,7 @@ _SENTENCES = {
     "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are unknown.",
     "no_steps": "Samples without a model call: {}; they are in the runs frame only.",
     "no_end": "Samples whose log does not say why they ended: {}.",
+    "unknown_limit": "Samples that a limit ended which agentlab does not know: {}; `stop_reason` is NA, and `detail` names the limit.",
     "unscored": "Scores that are not numbers: {}; they are NA.",
     "several": "Samples with several scorers: {}; `score` is that of the first scorer.",
 }
@@ -106,7 +107,8 @@ def run_of_sample(sample: Mapping[str, Any], log: str, notes: _Notes) -> ReadRun
         steps = _steps_of_messages(sample["messages"])
         notes.counted["from_messages" if steps else "no_steps"] += 1
     stop, detail = _end(sample, steps)
-    notes.counted["no_end"] += stop is None
+    if stop is None:
+        notes.counted["no_end" if sample["limit"] is None else "unknown_limit"] += 1
     scores = _scores(sample["scores"], notes)
     uuid = sample["uuid"]
     return ReadRun(

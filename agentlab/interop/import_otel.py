@@ -131,6 +131,7 @@ def _read_step(
     answered = [call for call in calls if not _has_failed(call)]
     used = [_used(group, call, counted) for call in calls]
     last = answered[-1] if answered else None
+    counted["unreadable"] += sum(map(genai.is_unreadable, calls))
     text, asked_for = genai.answer(calls[0]) if len(calls) == 1 else (None, None)
     word = None if last is None else genai.finish_word(last)
     own = None if last is None else genai.text_at(last.attributes, (names.FINISH_REASON,))
@@ -469,13 +470,15 @@ class _SpanImport:
             "inner_tools": "{} inside another tool left out.",
             "early_tools": "{} before the first model call of their run left out.",
             "apart": "{} with cached tokens reported separately: they were added to the input tokens.",
+            "unreadable": "{} with an answer in an unknown form: its text and its tool calls are unknown.",
             "headless": "{} without an invoke_agent span in the record: their end is unknown.",
             "later": "{} without their first steps (forks): cumulative columns are NA, known_* count the recorded steps.",
             "bare": "{} without a model call in the record: they are in the runs frame only.",
             "no_end": "{} without a stop reason in the record: stop_reason is NA, which comparisons count as not ended.",
             "executed": "{} with executed tool calls only: the spans do not say which calls the model requested.",
         }
-        nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
+        nouns = {"twice": "span", "inner_tools": "tool span", "early_tools": "tool span"}
+        nouns |= dict.fromkeys(("wrapped", "apart", "unreadable"), "call")
         notes += [
             text.format(counted(number, nouns.get(name, "run")))
             for name, text in texts.items()

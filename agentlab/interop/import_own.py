@@ -14,7 +14,7 @@ import pandas as pd
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop.rows import Imported, score_columns, terminated_by
-from agentlab.model.finish_reasons import StopReason
+from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.records.columns import CALL_COLUMNS, RUN_COLUMNS, STEP_COLUMNS, TOOL_COLUMNS, Column
 from agentlab.records.frames import array
 from agentlab.storage.store import Store
@@ -180,19 +180,31 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
             raise StorageError(
                 f"{str(path)!r}: the column {column.name!r} is {read[column.name].dtype}, which cannot be read as {column.dtype}."
             ) from error
+    for name, words in _WORDS.items():
+        unknown = sorted({str(word) for word in read[name].dropna()} - words) if name in read else []
+        if unknown:
+            notes.append(f"Words in {name!r} of {path.name} that agentlab does not know: {', '.join(map(repr, unknown[:10]))}.")
     also = [name for name in read if name not in made and _is_ours(str(name))]
     left = [str(name) for name in read if name not in made and name not in also]
     if left:
         notes.append(f"Columns that agentlab does not use, left out of {path.name}: {', '.join(left[:10])}.")
     for name in also:
         values = read[name]
-        is_score = (name == "score_cost_usd" or str(name).partition(".")[0] == "score") and values.dtype.kind == "f"
+        is_score = name == "score_cost_usd" or str(name).partition(".")[0] == "score"
+        if is_score and pd.api.types.is_string_dtype(values.dropna().infer_objects()):
+            notes.append(f"The column {name!r} of {path.name} has texts instead of numbers: its scores are NA.")
+            made[str(name)] = array([None] * len(values), "Float64")
+            continue
+        is_score = is_score and values.dtype.kind == "f"
         made[str(name)] = (
             values.array if name == "begun_at" else _values(values.astype("Float64") if is_score else values.convert_dtypes())
         )
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
+
+
+_WORDS = {"finish_reason": {*FinishReason}, "stop_reason": {*StopReason}}
 
 
 def _values(values: pd.Series[Any]) -> Any:

@@ -127,17 +127,32 @@ def spans_of_value(value: Any, where: str, faults: Faults) -> Iterator[Span]:
         return
     resources = value.get("resourceSpans", value.get("resource_spans"))
     if isinstance(resources, list):
-        for resource in _dicts(resources):
-            for name in ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
-                for scope in _dicts(resource.get(name)):
-                    for one in _dicts(scope.get("spans")):
-                        yield from _span(one, where, faults)
+        for resource in _objects_of(resources, where, faults):
+            for scope in _objects_of(_first_of(resource, _SCOPES), where, faults):
+                for one in _objects_of(scope.get("spans", []), where, faults):
+                    yield from _span(one, where, faults)
     elif "context" in value or "spanId" in value or "span_id" in value:
         yield from _span(value, where, faults)
     else:
         faults.other += 1
         if not any(name in value for name in _OTHER_SIGNALS):
             faults.seen += [str(name)[:40] for name in list(value)[:5]]
+
+
+_SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
+
+
+def _first_of(value: Mapping[str, Any], names_of: tuple[str, ...]) -> Any:
+    return next((value[name] for name in names_of if name in value), None)
+
+
+def _objects_of(value: Any, where: str, faults: Faults) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a list. What is none, and a value that is no list, are broken pieces."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, Mapping) and isinstance(value, list):
+            yield one
+        else:
+            faults.add(where)
 
 
 def _dicts(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -374,34 +389,52 @@ def finish_word(span: Span) -> str | None:
 
 
 def answer(span: Span) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return the text of the model and the names of the tools it called; None if the span has no content."""
+    """Return the text of the model and the names of the tools it called; None if the span has no content, or none that can be
+    read."""
     messages = _messages(span, names.OUTPUT_MESSAGES)
-    if messages is None:
+    parts = None if messages is None else [_parts(message) for message in messages]
+    if parts is None or None in parts:
         return None, None
-    parts = [part for message in messages for part in _parts(message)]
-    text = "".join(content for part in parts if part.get("type") == "text" and isinstance(content := part.get("content"), str))
-    tools = tuple(str(part.get("name") or "") for part in parts if part.get("type") == "tool_call")
-    return text, tools
+    every = [part for some in parts for part in some or ()]
+    text = "".join(part["content"] for part in every if part["type"] == "text")
+    return text, tuple(part["name"] for part in every if part["type"] == "tool_call")
+
+
+def is_unreadable(span: Span) -> bool:
+    """True if a span has an answer in a form that is unknown."""
+    return names.OUTPUT_MESSAGES in span.attributes and answer(span)[0] is None
 
 
 def prompt(span: Span) -> str | None:
     """Return the first user message."""
     for message in _messages(span, names.INPUT_MESSAGES) or []:
         if message.get("role") == "user":
-            texts = [part.get("content") for part in _parts(message) if part.get("type") == "text"]
-            return "".join(text for text in texts if isinstance(text, str))
+            parts = _parts(message)
+            return None if parts is None else "".join(part["content"] for part in parts if part["type"] == "text")
     return None
 
 
 def _messages(span: Span, name: str) -> list[Mapping[str, Any]] | None:
     value = span.attributes.get(name)
     value = _parsed(value) if isinstance(value, str) else value
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else None
+    return value if isinstance(value, list) and all(isinstance(one, Mapping) for one in value) else None
 
 
-def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+_NEEDED = {"text": "content", "tool_call": "name"}
+"""The key of a part, by its type, that has a text."""
+
+
+def _parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """Return the parts of a message; None if their form is unknown."""
     parts = message.get("parts")
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    return parts if isinstance(parts, list) and all(map(_is_part, parts)) else None
+
+
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        return False
+    needed = _NEEDED.get(part["type"])
+    return needed is None or isinstance(part.get(needed), str)
 
 
 def _parsed(text: str) -> Any:

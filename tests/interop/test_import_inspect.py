@@ -235,6 +235,15 @@ def test_a_score_has_inspects_value(value: Any, score: Any) -> None:
     assert (list(runs.get("score", [None]))) == [score]
 
 
+def test_a_limit_that_is_unknown_is_noted() -> None:
+    found = changed("paid", lambda sample: sample.update(limit={"type": "energy", "limit": 5}))
+    assert found.runs["stop_reason"].isna().all()
+    assert found.runs["detail"][0].startswith("The energy limit of the sample")
+    note = "Samples that a limit ended which agentlab does not know: 1; `stop_reason` is NA, and `detail` names the limit."
+    assert note in found.notes
+    assert not any("does not say why" in one for one in found.notes)
+
+
 def test_a_scorer_with_several_values() -> None:
     runs = changed("paid", lambda sample: sample.update(scores={"match": {"a": "C", "b": 2}})).runs
     assert (runs["score"][0], runs["score.match.a"][0], runs["score.match.b"][0]) == (1, 1, 2)

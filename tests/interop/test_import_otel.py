@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 import agentlab as lab
+from agentlab._internal.formatting import counted
 from agentlab.errors import ConfigurationError, StorageError
 
 otel = lab.importers.otel
@@ -389,6 +390,52 @@ def test_a_failed_span_ends_in_an_error() -> None:
 
 
 # Unreadable input ----------------------------------------------------------------------------------------------------------------
+
+
+SAID = {"type": "text", "content": "hello"}
+ANSWERS: dict[str, tuple[Any, str | None]] = {
+    "parts": ([{"role": "assistant", "parts": [SAID]}], "hello"),
+    "as text": ('[{"role": "assistant", "parts": [{"type": "text", "content": "hello"}]}]', "hello"),
+    "other parts": ([{"role": "assistant", "parts": [{"type": "reasoning", "content": "?"}, SAID, {"type": "blob"}]}], "hello"),
+    "no parts": ([{"role": "assistant", "parts": []}], ""),
+    "content of OpenAI": ([{"role": "assistant", "content": "hello"}], None),
+    "text for content": ([{"role": "assistant", "parts": [{"type": "text", "text": "hello"}]}], None),
+    "a call without a name": ([{"role": "assistant", "parts": [SAID, {"type": "tool_call", "id": "1"}]}], None),
+    "a part without a type": ([{"role": "assistant", "parts": [{"content": "hello"}]}], None),
+    "parts that are texts": ([{"role": "assistant", "parts": ["hello"]}], None),
+    "texts": (["hello"], None),
+    "a text": ("hello", None),
+    "cut off": ('[{"role": "assistant", "parts": [{"type": "te', None),
+    "one of two": ([{"role": "assistant", "parts": [SAID]}, {"role": "assistant", "text": "hello"}], None),
+}
+
+
+@pytest.mark.parametrize(("messages", "text"), ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_in_an_unknown_form_is_unknown_and_noted(messages: Any, text: str | None) -> None:
+    spans = written([chat(1)], "sdk")
+    spans[0]["attributes"]["gen_ai.output.messages"] = messages
+    found = otel(spans)
+    assert found.steps["text"].to_list() == [pd.NA if text is None else text]
+    note = "1 call with an answer in an unknown form: its text and its tool calls are unknown."
+    assert (note in found.notes) is (text is None)
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        (lambda spans: {"resourceSpans": [{"scopeSpans": [{"spans": [*spans, "x", 5]}]}]}, 2),
+        (lambda spans: {"resourceSpans": [{"scopeSpans": [{"spans": spans}, "x"]}, None]}, 2),
+        (lambda spans: {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}, {"scope": [{"spans": spans}]}]}, 1),
+        (lambda spans: {"resourceSpans": [{"scopeSpans": [{"spans": spans}, {"spans": {"a": 1}}]}]}, 1),
+        (lambda spans: {"resourceSpans": [{"scopeSpans": [{"spans": spans}, {}]}, {"scopeSpans": []}]}, 0),
+    ],
+    ids=["spans", "scopes", "another key", "no list", "empty"],
+)
+def test_pieces_of_an_unknown_form_are_counted(change: Any, broken: int) -> None:
+    found = otel(change(written([chat(1)])))
+    assert len(found.steps) == 1
+    notes = [note for note in found.notes if "broken" in note]
+    assert notes == ([f"{counted(broken, 'broken piece')} left out, the first at item 1."] if broken else [])
 
 
 def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:

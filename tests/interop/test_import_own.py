@@ -130,6 +130,25 @@ def test_steps_alone_give_their_runs(tmp_path: Path) -> None:
     assert "built from their steps" in " ".join(found.notes)
 
 
+def test_words_and_scores_that_are_unknown_are_noted(tmp_path: Path) -> None:
+    frame = pd.DataFrame({
+        "run_id": ["a", "a", "b"],
+        "finish_reason": ["tool_calls", "finished", None],
+        "stop_reason": [None, "done", "completed"],
+        "score": ["C", "C", "I"],
+        "score.length": [1.0, 1.0, 2.0],
+    })  # fmt: skip
+    frame.to_parquet(tmp_path / "odd.parquet")
+    found = lab.importers.parquet(tmp_path / "odd.parquet")
+    assert found.notes[1:4] == (
+        "Words in 'finish_reason' of odd.parquet that agentlab does not know: 'finished'.",
+        "Words in 'stop_reason' of odd.parquet that agentlab does not know: 'done'.",
+        "The column 'score' of odd.parquet has texts instead of numbers: its scores are NA.",
+    )
+    assert found.steps["score"].isna().all()
+    assert found.steps["score.length"].to_list() == [1, 1, 2]
+
+
 def test_tokens_by_run_are_sufficient(tmp_path: Path) -> None:
     pd.DataFrame({"run_id": ["a", "a", "b"], "total_tokens": [1.0, 2.0, None]}).to_parquet(tmp_path / "few.parquet")
     found = lab.importers.parquet(tmp_path / "few.parquet")
