@@ -180,10 +180,12 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
             raise StorageError(
                 f"{str(path)!r}: the column {column.name!r} is {read[column.name].dtype}, which cannot be read as {column.dtype}."
             ) from error
-    for name, words in _WORDS.items():
-        unknown = sorted({str(word) for word in read[name].dropna()} - words) if name in read else []
+    for of_words, words in _WORDS.items():
+        unknown = sorted({str(word) for word in read[of_words].dropna()} - words) if of_words in read else []
         if unknown:
-            notes.append(f"Words in {name!r} of {path.name} that agentlab does not know: {', '.join(map(repr, unknown[:10]))}.")
+            notes.append(
+                f"Words in {of_words!r} of {path.name} that agentlab does not know: {', '.join(map(repr, unknown[:10]))}."
+            )
     also = [name for name in read if name not in made and _is_ours(str(name))]
     left = [str(name) for name in read if name not in made and name not in also]
     if left:
