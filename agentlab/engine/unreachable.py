@@ -1,7 +1,8 @@
-"""Finds conditions that can never be met: for a tool that the agent does not have, or a finish reason that no provider sends.
+"""Finds conditions that can never be met: for a tool that the agent does not have, a finish reason that no provider sends, a total that
+is above the budget's limit, or with a condition that excludes them.
 
-`never_met(settings, agent)` checks a whole RunSettings, `why_never(leaf, agent)` a single condition. Both report nothing in doubt:
-with middleware, with a provider's own tools, and with servers whose finish reasons are not documented.
+`never_met(settings, agent)` checks a whole RunSettings, `why_never(condition, agent)` a single condition or combination. Both report
+nothing in doubt: with middleware, with a provider's own tools, and with servers whose finish reasons are not documented.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import dataclasses
 import functools
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agentlab._internal.names import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab.errors import AgentlabWarning
-from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
-from agentlab.limits.fields import known_words
+from agentlab.limits.budget import TOTAL_OF, Budget, DefaultTurns
+from agentlab.limits.combinators import AllOf, AnyOf, Not, Off, StopCondition
+from agentlab.limits.conditions import StepCountIs
+from agentlab.limits.fields import Choices, known_words, limit_fields
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.providers.detectors import finish_words
@@ -36,18 +39,17 @@ def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = No
     A remark gives the reason, the effect on the whole condition, and a correction. `history` has the steps that a branch begins with.
     """
     tree = settings.stop
-    remarks = []
+    remarks: list[str] = []
     if tree is not None:
-        dead = {id(leaf): why for leaf in tree.leaves(that_count=True) if (why := why_never(leaf, agent, history))}
+        all_of_it = list(_conditions(tree))  # a user's condition may be unhashable
+        dead = {id(one): why for one in all_of_it if (why := why_never(one, agent, history, settings.budget))}
         whole = _constant(tree, dead)
         means = {
             None: "The other conditions still count.",
             False: "The stop condition as a whole can never be met." if tree.parts else "",
             True: "The stop condition as a whole is met after the first step.",
         }[whole]
-        for leaf in tree.leaves(that_count=True):  # a user's condition may be unhashable
-            if id(leaf) in dead:
-                remarks.append(f"{leaf!r} can never be met: {dead[id(leaf)]} {means}".rstrip())
+        remarks = [f"{one!r} can never be met: {dead[id(one)]} {means}".rstrip() for one in all_of_it if id(one) in dead]
     if settings.terminating is not None and _knows_its_tools(agent):
         missing = [name for name in settings.terminating.tools if name not in agent.tools]
         others = len(missing) < len(settings.terminating.tools)
@@ -56,11 +58,23 @@ def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = No
     return tuple(dict.fromkeys(map(redact, remarks)))
 
 
-def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None) -> str:
-    """Return why a single condition can never be met in a run of the agent, and a correction; "" if it may be met."""
-    kind, words = known_words(leaf)
-    if not words or (history is not None and leaf.read(history).met):
+def _conditions(tree: StopCondition) -> Iterator[StopCondition]:
+    """Yield a tree and all conditions in it, without those that are turned off."""
+    if not tree.is_off:
+        yield tree
+        for part in tree.parts:
+            yield from _conditions(part)
+
+
+def why_never(condition: StopCondition, agent: Any, history: RunHistory | None = None, budget: Budget | None = None) -> str:
+    """Return why a condition can never be met in a run of the agent, and a correction; "" if it may be met."""
+    if condition.parts:
+        return _contradiction(condition) if isinstance(condition, AllOf) else ""
+    kind, words = known_words(condition)
+    if not (words or condition.total) or (history is not None and condition.read(history).met):
         return ""
+    if budget is not None and condition.total is not None:
+        return _over_budget(condition, budget)
     if kind == "tools" and _knows_its_tools(agent):
         answer = "" if agent.output_type is None else agent.output_type.spec.name
         return "" if any(name in agent.tools or name == answer for name in words) else _no_tool(words, agent)
@@ -77,8 +91,8 @@ def warn_of(remarks: Iterable[str], stacklevel: int) -> None:
 
 
 def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
-    """Return the constant answer of a tree if the leaves with these ids are never met; None if the answer varies."""
-    if not tree.parts:
+    """Return the constant answer of a tree if the conditions with these ids are never met; None if the answer varies."""
+    if not tree.parts or id(tree) in dead:
         return False if id(tree) in dead else None
     parts = [_constant(part, dead) for part in tree.parts if not part.is_off]
     if isinstance(tree, Not | Off):
@@ -87,6 +101,60 @@ def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
     if deciding in parts:
         return deciding
     return not deciding if parts and None not in parts else None
+
+
+# Totals -----------------------------------------------------------------------------------------------------------------------
+
+
+def _limit_of(condition: StopCondition) -> Any:
+    """Return the limit of a condition that compares a number with it; None for any other condition."""
+    limits = [getattr(condition, field.name) for field in limit_fields(condition)]
+    return limits[0] if len(limits) == 1 and not isinstance(limits[0], Choices) else None
+
+
+def _over_budget(condition: StopCondition, budget: Budget) -> str:
+    """Return why a total cannot be reached within the budget; "" if it can. The default of max_turns yields to a larger count."""
+    limit = _limit_of(condition)
+    for name, total in TOTAL_OF.items():
+        most = getattr(budget, name)
+        if total != condition.total or most is None or isinstance(most, DefaultTurns) or limit is None or limit <= most:
+            continue
+        unless = "" if total == "steps" else ", unless one call exceeds both"
+        return f"{name}={most} of the budget ends the run first{unless}."
+    return ""
+
+
+def _contradiction(tree: AllOf) -> str:
+    """Return why the parts of a combination exclude each other; "" if they do not."""
+    parts = [part for part in _flat(tree) if not part.is_off]
+    refused = [part.parts[0] for part in parts if isinstance(part, Not)]
+    for part in parts:
+        for other in refused:
+            if _implies(part, other):
+                return f"whenever {part!r} is met, {Not(other)!r} is not."
+    return ""
+
+
+def _flat(tree: StopCondition) -> Iterator[StopCondition]:
+    """Yield the conditions that must all be met."""
+    for part in tree.parts if isinstance(tree, AllOf) else (tree,):
+        if part is tree:
+            yield part
+        else:
+            yield from _flat(part)
+
+
+def _implies(one: StopCondition, other: StopCondition) -> bool:
+    """True if the other condition is met whenever this one is: it is the same one, or has a lower limit or further words."""
+    if one == other:
+        return True
+    if type(one) is not type(other) or type(one).__module__ != StepCountIs.__module__:
+        return False
+    least, limit = _limit_of(other), _limit_of(one)
+    (_, words), (_, others) = known_words(one), known_words(other)
+    if limit is None or least is None:
+        return bool(words) and not isinstance(words, Choices) and set(words) <= set(others)
+    return bool(limit >= least) and set(words) == set(others)
 
 
 # Tools ------------------------------------------------------------------------------------------------------------------------

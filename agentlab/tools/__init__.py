@@ -147,6 +147,8 @@ class Tool(Displayable):
         model = self.arguments_model.__pydantic_validator__.validate_json(arguments if arguments.strip() else "{}")
         if isinstance(model, schemas.JsonArguments):
             return dict(model.root)
+        if self.takes == schemas.FIELDS:
+            return dict(model)
         if self.takes:
             return {self.takes: model}
         return {name.removeprefix(schemas.PREFIX): value for name, value in vars(model).items()}
@@ -221,8 +223,9 @@ def tool(
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool from a function: as a decorator with or without arguments, or as a call.
 
-    With `schema`, a subclass of pydantic's BaseModel, the model fills in that class, and the function takes one parameter: the
-    instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
+    With `schema`, a subclass of pydantic's BaseModel, the model fills in that class. The function takes its fields, or the instance as
+    its one parameter: a parameter with the name of a field is that field, unless its annotation is the class. Such a class is also a
+    tool without a function, `Agent(tools=[Answer])`; its result is the instance.
 
     With a JSON schema of the arguments as `schema`, the function needs no annotations and may take `**arguments`. It gets them as plain
     JSON values, once they fit the schema. A function definition of OpenAI, Anthropic, Gemini or MCP is also such a schema, with a name
@@ -247,6 +250,10 @@ def tool(
         ...     return f"{trip.city} for {trip.days} days"
         >>> book.spec.parameters["required"], book.validate('{"city": "Graz"}')
         (['city'], {'trip': Trip(city='Graz', days=1)})
+        >>> def plan(city: str, days: int) -> str:
+        ...     return f"{city} for {days} days"
+        >>> lab.tool(schema=Trip)(plan).validate('{"city": "Graz"}')
+        {'city': 'Graz', 'days': 1}
         >>> def anything(**arguments):
         ...     return arguments
         >>> schema = {"type": "object", "properties": {"city": {"enum": ["Graz", "Linz"]}}, "required": ["city"]}

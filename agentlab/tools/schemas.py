@@ -49,24 +49,21 @@ def itself(given: Any) -> Any:
     return given
 
 
-def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Describe a tool that takes one instance of a pydantic class: its parameter, its description, the class and the JSON schema.
+FIELDS = "**"
+"""In place of a parameter's name: the function takes the fields of the class."""
 
-    Raises ToolDefinitionError for another class, and for a function that does not take exactly one parameter.
+
+def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
+    """Describe a tool whose arguments are a pydantic class: the parameter that gets the instance (FIELDS if the function takes the
+    fields), its description, the class and the JSON schema.
+
+    Raises ToolDefinitionError for another class, and for a function that takes neither the instance nor all fields.
     """
     if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
         raise ToolDefinitionError(
             f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel, or a JSON schema."
         )
-    parameters = _open_parameters(name, function)
-    if len(parameters) != 1 or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.KEYWORD_ONLY,
-    ):
-        raise ToolDefinitionError(
-            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
-            f"which gets the {schema.__name__}."
-        )
+    takes = _taken(name, function, schema)
     parsed = _json_schema(name, schema)
     if "$ref" in parsed:  # the schema of a recursive class is among the definitions
         own_name = parsed.pop("$ref").removeprefix("#/$defs/")
@@ -77,7 +74,38 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
         )
     own = str(parsed.pop("description", ""))
     summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
-    return parameters[0].name, summary or own, schema, _without_titles(parsed)
+    return takes, summary or own, schema, _without_titles(parsed)
+
+
+def _taken(name: str, function: Function, schema: type[pydantic.BaseModel]) -> str:
+    """Return the parameter that gets the instance of the class, or FIELDS. A parameter with the name of a field is that field, unless
+    its annotation is the class."""
+    parameters = _open_parameters(name, function)
+    named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    is_single = len(parameters) == len(named) == 1
+    if is_single and (
+        function is itself or named[0].name not in schema.model_fields or _is_the_class(function, named[0], schema)
+    ):
+        return named[0].name
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    missing = [] if takes_any else schema.model_fields.keys() - {one.name for one in named}
+    further = [one for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    further = [one for one in further if one not in named or one.name not in schema.model_fields]
+    if missing or further:
+        raise ToolDefinitionError(
+            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
+            f"which gets the {schema.__name__}, or one for each field: {', '.join(schema.model_fields)}."
+        )
+    return FIELDS
+
+
+def _is_the_class(function: Function, parameter: inspect.Parameter, schema: type[pydantic.BaseModel]) -> bool:
+    """True if the annotation of a parameter is this class, or one that it is made from."""
+    try:
+        annotation = typing.get_type_hints(unwrapped(function)).get(parameter.name)
+    except (NameError, AttributeError, SyntaxError, TypeError):  # such as the name of a class in a function
+        return bool(parameter.annotation == schema.__name__)
+    return isinstance(annotation, type) and issubclass(schema, annotation)
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:

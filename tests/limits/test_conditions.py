@@ -476,6 +476,11 @@ NEVER = "The stop condition as a whole can never be met."
 OTHERS = "The other conditions still count."
 
 
+def excluded(one: str, other: str, *, turned: bool = False) -> str:
+    parts = f"Not({other}), {one}" if turned else f"{one}, Not({other})"
+    return f"AllOf({parts}) can never be met: whenever {one} is met, Not({other}) is not. {NEVER}"
+
+
 @dataclass(frozen=True)
 class Unhashable(StopCondition):
     words: dict[str, str]
@@ -512,6 +517,25 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "one-of-several-reasons": (FinishReasonIs("banana", "length"), []),
     "function": (Custom(done), []),
     "not-hashable": (Unhashable({}) | TYPO, [f"{NO_TOOL} {OTHERS}"]),
+    "excluded": (StepCountIs(3) & ~StepCountIs(2), [excluded("StepCountIs(steps=3)", "StepCountIs(steps=2)")]),
+    "excluded-at-the-same-limit": (
+        ~StepCountIs(2) & StepCountIs(2),
+        [excluded("StepCountIs(steps=2)", "StepCountIs(steps=2)", turned=True)],
+    ),
+    "not-excluded": (StepCountIs(2) & ~StepCountIs(3), []),
+    "excluded-tool": (HasToolCall("look") & ~HasToolCall("look"), [excluded("HasToolCall('look')", "HasToolCall('look')")]),
+    "one-of-several-excluded": (
+        HasToolCall("look") & ~HasToolCall("look", "finalize"),
+        [excluded("HasToolCall('look')", "HasToolCall('look', 'finalize')")],
+    ),
+    "another-tool": (HasToolCall("look", "finalize") & ~HasToolCall("look"), []),
+    "another-count": (lab.MaxToolCalls(5, "look") & ~lab.MaxToolCalls(2, "finalize"), []),
+    "excluded-money": (MaxCost(2) & ~MaxCost(1), [excluded("MaxCost(2)", "MaxCost(1)")]),
+    "excluded-but-off": (StepCountIs(3) & lab.Off(~StepCountIs(2)), []),
+    "excluded-beside-another": (
+        (StepCountIs(3) & ~StepCountIs(2)) | StepCountIs(5),
+        [excluded("StepCountIs(steps=3)", "StepCountIs(steps=2)").replace(NEVER, OTHERS)],
+    ),
 }
 
 
@@ -523,7 +547,8 @@ def test_an_unreachable_condition_is_reported_when_the_run_is_made(condition: St
     assert [str(one.message) for one in caught] == remarks
     assert all(one.category is lab.AgentlabWarning and one.filename == __file__ for one in caught)
     if any(remark.endswith((ALWAYS, NEVER)) for remark in remarks):  # the message for the whole condition comes first
-        run.limits.max_turns = 2
+        with warnings.catch_warnings(action="ignore"):  # it may be below a count
+            run.limits.max_turns = 2
         assert len(go_to_the_end(run).history) == (1 if remarks[0].endswith(ALWAYS) else 2)
 
 
@@ -532,6 +557,66 @@ def go_to_the_end(run: lab.Run) -> lab.RunResult:
         return await run
 
     return go(main())
+
+
+OVER_BUDGET: dict[str, tuple[StopCondition, lab.Budget, list[str]]] = {
+    "steps": (
+        StepCountIs(30),
+        lab.Budget(max_turns=5),
+        ["StepCountIs(steps=30) can never be met: max_turns=5 of the budget ends the run first."],
+    ),
+    "steps-at-the-limit": (StepCountIs(5), lab.Budget(max_turns=5), []),
+    "steps-above-the-default": (StepCountIs(30), lab.Budget(), []),
+    "steps-without-a-limit": (StepCountIs(30), lab.Budget(max_turns=None, max_calls=9), []),
+    "money": (
+        MaxCost(2),
+        lab.Budget(max_cost=1),
+        ["MaxCost(2) can never be met: max_cost=1 of the budget ends the run first, unless one call exceeds both."],
+    ),
+    "money-at-the-limit": (MaxCost(1), lab.Budget(max_cost=1), []),
+    "tokens": (
+        lab.MaxTokensUsed(500),
+        lab.Budget(max_tokens=499),
+        [
+            "MaxTokensUsed(tokens=500) can never be met: max_tokens=499 of the budget ends the run first, unless one call exceeds both."
+        ],
+    ),
+    "other-total": (MaxCost(2), lab.Budget(max_tokens=1), []),
+    "in-or": (
+        StepCountIs(30) | HasToolCall("look"),
+        lab.Budget(max_turns=5),
+        [f"StepCountIs(steps=30) can never be met: max_turns=5 of the budget ends the run first. {OTHERS}"],
+    ),
+    "in-and": (
+        StepCountIs(30) & HasToolCall("look"),
+        lab.Budget(max_turns=5),
+        [f"StepCountIs(steps=30) can never be met: max_turns=5 of the budget ends the run first. {NEVER}"],
+    ),
+    "off": (lab.Off(StepCountIs(30)) | StepCountIs(3), lab.Budget(max_turns=5), []),
+}
+
+
+@pytest.mark.parametrize(("condition", "budget", "remarks"), OVER_BUDGET.values(), ids=OVER_BUDGET.keys())
+def test_a_condition_above_the_budget_is_reported(condition: StopCondition, budget: lab.Budget, remarks: list[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        looping().run("go", stop=condition, budget=budget)
+    assert [str(one.message) for one in caught] == remarks
+
+
+def test_a_limit_that_is_lowered_below_a_condition_is_reported() -> None:
+    run = looping().run("go", stop=StepCountIs(8))
+    with pytest.warns(lab.AgentlabWarning, match="StepCountIs.* can never be met: max_turns=5 of the budget"):
+        run.limits.max_turns = 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.limits.max_turns = 9
+    go_to_the_end(run)
+    with pytest.warns(lab.AgentlabWarning, match="max_turns=3 of the budget"):
+        run.fork(at=1, budget=lab.Budget(max_turns=3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.fork(at=8, budget=lab.Budget(max_turns=7))
 
 
 WORDS = {

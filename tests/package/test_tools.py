@@ -490,12 +490,92 @@ def test_a_class_is_a_tool_and_a_terminating_one_returns_the_instance() -> None:
     assert tool(name="answer", description="Mine.")(Answer).spec.description == "Mine."
 
 
+def only_city(city: str) -> str:
+    return city
+
+
+class complete_task(pydantic.BaseModel):  # noqa: N801  the name that the documentation of other tools uses
+    result: str
+
+
+def complete_task_func(result: str) -> str:
+    """Complete the task."""
+    return f"Task completed: {result}"
+
+
+def complete_with_the_object(result: complete_task) -> str:
+    return f"Task completed: {result!r}"
+
+
+def complete_without_annotation(result):  # type: ignore[no-untyped-def]
+    return f"Task completed: {result}"
+
+
+def complete_by_another_name(task):  # type: ignore[no-untyped-def]
+    return f"Task completed: {task!r}"
+
+
+async def complete_later(*, result: str) -> str:
+    return f"Task completed: {result}"
+
+
+def complete_with_more(result: str, shout: bool = False, **more: Any) -> str:
+    return f"Task completed: {result}, {shout}, {more}"
+
+
+def complete_with_any(**fields: Any) -> str:
+    return f"Task completed: {fields}"
+
+
+COMPLETIONS = {
+    "the specification's": (complete_task_func, "Task completed: ok"),
+    "the object": (complete_with_the_object, "Task completed: complete_task(result='ok')"),
+    "a field without annotation": (complete_without_annotation, "Task completed: ok"),
+    "the object by another name": (complete_by_another_name, "Task completed: complete_task(result='ok')"),
+    "async": (complete_later, "Task completed: ok"),
+    "further parameters": (complete_with_more, "Task completed: ok, False, {}"),
+    "any fields": (complete_with_any, "Task completed: {'result': 'ok'}"),
+}
+
+
+@pytest.mark.parametrize(("function", "content"), COMPLETIONS.values(), ids=COMPLETIONS.keys())
+def test_a_function_gets_the_fields_or_the_object_whichever_it_takes(function: Any, content: str) -> None:
+    made = lab.tool(name="complete_task", schema=complete_task)(function)
+    for one in (made, pickle.loads(pickle.dumps(made))):
+        agent = lab.Agent(
+            lab.testing.ScriptedProvider([call("complete_task", {"result": "ok"})]), tools=[one], terminating=["complete_task"]
+        )
+        result = go(ended(agent.run("go")))
+        assert (result.stop_reason, result.output) == (lab.StopReason.TERMINATING_TOOL, content)
+        assert result.history[0].tool_results[0].content == content
+        wrong = call_tool(one, '{"result": 5}')
+        assert wrong.error == "invalid_arguments"
+    assert list(made.spec.parameters["properties"]) == ["result"]
+
+
+class Given(pydantic.BaseModel):
+    given: str
+
+
+def test_a_class_with_any_field_is_a_tool() -> None:
+    assert json.loads(call_tool(tool(Given), '{"given": "x"}').content) == {"given": "x"}
+
+
+def test_fields_in_a_class_keep_their_types_and_defaults() -> None:
+    def plan(stops: list[Any], city: str, via: str, days: int) -> str:
+        return f"{city}, {days}, {[stop.city for stop in stops]}, {via!r}"
+
+    made = tool(plan, schema=Answer)
+    assert call_tool(made, '{"city": "Graz", "stops": [{"city": "Linz"}]}').content == "Graz, 1, ['Linz'], ''"
+
+
 NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
     "no-class": (book, "Answer", "has schema='Answer': pass a class made from pydantic.BaseModel"),
     "another-class": (book, Span, "pass a class made from pydantic.BaseModel"),
     "no-parameter": (nothing, Answer, r"takes \(\): give it one parameter, which gets the Answer"),
     "two-parameters": (with_index, Answer, "give it one parameter"),
     "any-number": (any_number, Answer, r"takes \(\*trips: 'Answer'\): give it one parameter"),
+    "one-field-of-several": (only_city, Answer, "or one for each field: city, days, stops, via"),
     "no-object": (book, Numbers, "which is not an object"),
 }
 

@@ -92,7 +92,7 @@ def _node(run: Run, node: Node) -> JSON:
         "off": node.off,
         "total": condition.total,
         "own": is_own and not node.is_group,
-        "why_never": "" if node.off or node.is_group else redact(why_never(condition, run.agent, run.history)),
+        "why_never": "" if node.off else redact(why_never(condition, run.agent, run.history, run.limits.snapshot().budget)),
         "fields": [
             field_data(type(condition), field, getattr(condition, field.name), "none", known)
             for field in ([] if is_own or node.is_group else _declared(condition))
