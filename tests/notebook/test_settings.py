@@ -121,7 +121,7 @@ def test_every_limit_of_the_budget_is_described_by_its_field() -> None:
 def test_the_form_stays_the_same_object_while_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = tuple(condition_tree.kinds())
     monkeypatch.setattr(condition_tree, "kinds", lambda: kinds)  # other tests of this process define conditions
-    desk = Desk(StepCountIs(900) | (MaxCost(50) & ~HasToolCall("finalize")))
+    desk = Desk(StepCountIs(80) | (MaxCost(50) & ~HasToolCall("finalize")))
     before = settings_data(desk.run)
     desk.take(3)
     assert settings_data(desk.run) is before
