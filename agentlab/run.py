@@ -65,7 +65,6 @@ class Run(Displayable, Generic[A, Out]):
     stepper: Stepper
     worker: Worker[StepResult | None, RunResult[Out]]
     branches: Branches[Self]
-    limits: LiveSettings
 
     def __init__(self: Self, plan: RunPlan) -> None:
         parts = vars(self)
@@ -74,7 +73,6 @@ class Run(Displayable, Generic[A, Out]):
         parts["stepper"] = stepper = Stepper(plan, timeline, control, self)
         parts["worker"] = Worker(stepper)
         parts["branches"] = Branches(self)
-        parts["limits"] = stepper.context.limits
         call_context.announce(self)
 
     # State ------------------------------------------------------------------------------------------------------------------
@@ -88,6 +86,17 @@ class Run(Displayable, Generic[A, Out]):
             12
         """
         return self.stepper.context.run_id
+
+    @property
+    def limits(self) -> LiveSettings:
+        """The limits, which can be read and set while the run goes on.
+
+        Example:
+            >>> run.limits.max_turns = 5
+            >>> run.limits.max_turns
+            5
+        """
+        return self.stepper.context.limits
 
     @property
     def agent(self) -> A:

@@ -253,7 +253,7 @@ def _number(value: Cost | Number) -> Decimal:
         return Decimal(str(value)) if isinstance(value, float) else Decimal(value)
     if value.usd is None:
         raise AgentlabError(
-            f"The cost is unknown: {value.reason or 'no reason is recorded'}. Its known part is {value.known_usd} US dollars: use "
+            f"The cost is unknown: {value.reason.rstrip('.') or 'no reason is recorded'}. Its known part is {value.known_usd} US dollars: use "
             "`cost.known_usd` of a step, or `history.known_cost_usd`."
         )
     return value.usd

@@ -100,6 +100,16 @@ def test_the_sum_of_costs_is_a_number_of_dollars() -> None:
     assert f"{dollars('0.1'):>10.2f}" == "      0.10"
 
 
+@pytest.mark.parametrize("amount", [0.2, 0.05, 0.1, 0.014346, 1e-07, 3.3])
+def test_a_cost_at_a_limit_that_is_a_float_has_reached_it(amount: float) -> None:
+    cost = dollars(str(amount))
+    assert cost >= amount >= cost
+    assert cost == amount
+    assert not cost > amount
+    assert not cost < amount
+    assert cost + amount == 2 * Decimal(str(amount))
+
+
 def test_an_unknown_cost_is_no_number() -> None:
     assert sum([dollars("0.2"), UNKNOWN]).usd is None
     assert f"${UNKNOWN:.4f}" == "$unknown"
