@@ -23,8 +23,10 @@ Each plot draws the data of a pure function (`tokens_data`, `cost_data`, `stop_r
 draws into your axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression
 of a notebook cell; `ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
 
-Providers differ in colour, marker and line style, never in colour alone. The background is transparent, and every colour is
-legible on white and on near black. An unknown value is a gap with a note in the legend, never 0.
+Colour is what differs between the runs: the agent if agents have names, else the model, and the provider or the settings where they
+differ too. Series differ in colour, marker and line style, never in colour alone, and a name keeps its colour in all plots of a
+session. The background is transparent, and every colour is legible on white and on near black. An unknown value is a gap with a note,
+never 0.
 
 May import: `analysis` and what is below it.
 
@@ -37,7 +39,8 @@ May import: `analysis` and what is below it.
     tuning_front        `tuning`
     branch_tree         `tree`
     several             `small_multiples`, `comparison`
-    figure              the figures, axes, colours and legends of all plots
+    series              what differs between runs, and the colours and shapes of that
+    figure              the figures, axes, texts and legends of all plots
 """
 
 from typing import TYPE_CHECKING

@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab.analysis.groups import (
     STEPS_ADVICE,
     By,
     checked,
-    columns_of,
     each_once,
     in_order,
     names_of,
@@ -30,7 +30,8 @@ from agentlab.analysis.groups import (
 from agentlab.analysis.intervals import checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, Row, looks_of, plain
+from agentlab.plots.figure import Row, plain, unknown_row
+from agentlab.plots.series import Look, grouping, looks_of
 from agentlab.records.frames import Recordings
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
@@ -48,8 +49,9 @@ TABLE_POINTS = 36.0
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def bands_data(
-    steps: Recordings | pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
+    steps: Recordings | pd.DataFrame, what: str = "tokens", by: By | None = None, quantiles: tuple[float, float] = MIDDLE_HALF
 ) -> pd.DataFrame:
     """Return the cumulative usage of each group's runs after each step: one row per group and step.
 
@@ -68,7 +70,8 @@ def bands_data(
     if what not in USED:
         raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
     low, high = _checked_quantiles(quantiles)
-    columns, steps = columns_of(by), steps_of(steps, "lab.plots.bands")
+    steps = steps_of(steps, "lab.plots.bands")
+    columns = grouping(steps, by)
     frame = outermost(checked(steps, ["run_id", "step", USED[what], *columns], "lab.plots.bands", STEPS_ADVICE))
     data = pd.DataFrame(
         {
@@ -102,8 +105,9 @@ def _checked_quantiles(quantiles: object) -> tuple[float, float]:
     return low, high
 
 
+@helps_with_keywords
 def survival_data(
-    runs: Recordings | pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None
+    runs: Recordings | pd.DataFrame, by: By | None = None, *, level: float = 0.95, unit: By | None = None
 ) -> pd.DataFrame:
     """Return the share of each group's runs that are still running after each step, by Kaplan and Meier.
 
@@ -121,7 +125,8 @@ def survival_data(
         1  anthropic     1        1    1.0
         2  anthropic     2        1    1.0
     """
-    columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.plots.survival")
+    level, runs = checked_level(level), runs_of(runs, "lab.plots.survival")
+    columns = grouping(runs, by)
     needed = ["terminated", "steps", *columns, *([] if unit is None else unit_of(runs, unit))]
     frame = outermost(each_once(checked(runs, needed, "lab.plots.survival")))
     frame = frame[numbers(frame, "steps").notna()]
@@ -146,10 +151,11 @@ def survival_data(
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def bands(
     steps: Recordings | pd.DataFrame,
     what: str = "tokens",
-    by: By = "provider",
+    by: By | None = None,
     ax: Axes | None = None,
     *,
     quantiles: tuple[float, float] = MIDDLE_HALF,
@@ -172,14 +178,16 @@ def bands(
     if not groups:
         return look.nothing(ax, "no steps yet", label)
     shown = dict(list(groups.items())[:SHOWN_GROUPS])
-    looks = looks_of((name, "") for name in groups)
+    looks = looks_of(groups)
     names, rows = look.short_names(groups), list[Row]()
     thin, top = False, 0.0
+    unknown: dict[str, list[str]] = {what: [], f"{what} partly": []}
     for name, group in shown.items():
-        its, known = looks[name, ""], group[group["median"].notna()]
-        note = "" if len(known) == len(group) else f"\n{what} unknown" if known.empty else f"\n{what} partly unknown"
+        its, known = looks[name], group[group["median"].notna()]
+        if len(known) < len(group):
+            unknown[what if known.empty else f"{what} partly"].append(names[name])
         style: dict[str, Any] = {"color": its.colour, "marker": its.marker, "markersize": 4.5, "linestyle": its.line_style}
-        rows.append((Line2D([], [], linewidth=LINE_POINTS, **style), names[name] + note))
+        rows.append((Line2D([], [], linewidth=LINE_POINTS, **style), names[name]))
         if not known.empty:
             thin |= _draw_band(ax, group, its, name)
             top = max([top, float(known["median"].max()), *_floats(known["high"][_many(known)])])
@@ -190,7 +198,9 @@ def bands(
     first, last = int(data["step"].min()), int(data["step"].max())
     ax.set_xlim(first - max(0.5, 0.015 * (last - first)), last + max(0.5, 0.015 * (last - first)))
     ax.set_ylim(0, (top or 1.0) * 1.07)
-    if not top:
+    if top:
+        rows += [row for name, labels in unknown.items() for row in unknown_row(name, labels)]
+    else:
         look.note(ax, f"{what} unknown")
         ax.set_yticks([])
     _table(ax, shown, "runs")
@@ -234,8 +244,9 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
     return thick < len(group)
 
 
+@helps_with_keywords
 def survival(
-    runs: Recordings | pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
+    runs: Recordings | pd.DataFrame, by: By | None = None, ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
 ) -> Axes:
     """Draw the share of each group's runs that are still running after each step, by Kaplan and Meier, with intervals.
 
@@ -255,12 +266,12 @@ def survival(
     if not groups:
         return look.nothing(ax, "no runs yet", "still running")
     shown = dict(list(groups.items())[:SHOWN_GROUPS])
-    looks = looks_of((name, "") for name in groups)
+    looks = looks_of(groups)
     tick: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.6}
     names, rows = look.short_names(groups), list[Row]()
     parts = []
     for name, group in shown.items():
-        its, steps = looks[name, ""], [int(step) for step in group["step"]]
+        its, steps = looks[name], [int(step) for step in group["step"]]
         alive, low, high = ([*_floats(group[column]), *_floats(group[column])[-1:]] for column in ("alive", "low", "high"))
         style: dict[str, Any] = {"color": its.colour, "linestyle": its.line_style, "linewidth": LINE_POINTS}
         ends = [*steps, steps[-1] + 0.5]  # the last value is drawn for half a step more

@@ -13,15 +13,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import whole
 from agentlab.agent import Run
-from agentlab.analysis.groups import typed_frame
+from agentlab.analysis.groups import names_of, typed_frame
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
-from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
+from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
+from agentlab.plots.series import Look, looks_of, what_differs
 from agentlab.records.events import changes_between
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
@@ -63,6 +65,7 @@ _COLUMNS = {
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def tree_data(runs: Displayable) -> pd.DataFrame:
     """Return runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
 
@@ -174,6 +177,7 @@ def _changed(history: RunHistory, forked_at: int) -> str:
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     """Draw runs, their branches and their sub-agents' runs as lines over their steps; each begins at the line of its parent.
 
@@ -196,10 +200,10 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
         return look.nothing(ax, "no runs yet", "tree of runs")
     longest = max(1, *(lane.last for lane in shown))
     in_order = sorted(lanes, key=lambda lane: [int(digits) for digits in lane.label.split(".")])  # as in a frame of the family
-    looks = looks_of(lane.key for lane in in_order)
+    looks = looks_of(lane.series for lane in in_order)
     places = {lane.run_id: lane for lane in shown}
     for lane in shown:
-        _draw_lane(ax, lane, looks[lane.key], _line_left(lane, places), longest)
+        _draw_lane(ax, lane, looks[lane.series], _line_left(lane, places), longest)
     look.names_axis(ax, [lane.name for lane in shown], [lane.place for lane in shown])
     look.step_axis(ax, "steps" + (f" (and {counted(len(lanes) - len(shown), 'more run')})" if len(shown) < len(lanes) else ""))
     look.grid(ax, "x")
@@ -217,7 +221,8 @@ class _Lane:
     run_id: str
     parent: str
     label: str
-    key: tuple[str, str]
+    series: str
+    """The name of its model, as far as the models differ."""
     changed: str
     """For a branch on the model of its parent."""
     place: int
@@ -230,7 +235,7 @@ class _Lane:
 
     @property
     def name(self) -> str:
-        name, width = (self.changed, CHANGED_WIDTH) if self.changed else (":".join(filter(None, self.key)), NAME_WIDTH)
+        name, width = (self.changed, CHANGED_WIDTH) if self.changed else (self.series, NAME_WIDTH)
         return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(name, width)}"
 
 
@@ -238,14 +243,15 @@ def _lanes(data: pd.DataFrame) -> list[_Lane]:
     lanes = []
     rows = data.sort_values("lane").to_dict("records")
     models = {row["run_id"]: (row["provider"], row["model"]) for row in rows}
+    series = dict(zip(data["run_id"], names_of(data, what_differs(data.drop(columns="called_in"))), strict=True))
     for row in rows:
-        label, key = str(row["label"]), (str(row["provider"]), str(row["model"]))
+        label, key = str(row["label"]), (row["provider"], row["model"])
         lanes.append(
             _Lane(
                 run_id=str(row["run_id"]),
                 parent="" if pd.isna(row["parent_run_id"]) else str(row["parent_run_id"]),
                 label=label,
-                key=key,
+                series=str(series[row["run_id"]]),
                 changed="" if pd.isna(row["changed"]) or models.get(row["parent_run_id"]) != key else str(row["changed"]),
                 place=int(row["lane"]),
                 first=int(row["first_step"]),

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from agentlab._internal.formatting import counted, percent
+from agentlab._internal.names import helps_with_keywords
 from agentlab.analysis.groups import (
     By,
     checked,
-    columns_of,
     each_once,
     failed_of,
     floats,
@@ -25,8 +25,9 @@ from agentlab.analysis.groups import (
 )
 from agentlab.analysis.intervals import MIN_UNITS
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Row, inches, looks_of, plain
+from agentlab.plots.figure import Row, inches, plain, unknown_row
 from agentlab.plots.group_estimates import LABELS, cost_success_of, draw_cost_success, measured, successes_of
+from agentlab.plots.series import grouping, looks_of
 from agentlab.plots.what_if_frontier import on_the_frontier
 from agentlab.records.frames import Recordings
 
@@ -37,9 +38,10 @@ FILL = 0.16
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def frontier_data(
     runs: Recordings | pd.DataFrame,
-    by: By = "provider",
+    by: By | None = None,
     *,
     level: float = 0.95,
     success_at: float | None = None,
@@ -66,6 +68,8 @@ def frontier_data(
         2     gemini  0.006862   1.0      False
     """
     options: dict[str, Any] = {"success_at": success_at, "unit": unit}
+    runs = runs_of(runs, "lab.plots.frontier")
+    by = grouping(runs, by)
     groups = measured(runs, by, "frontier", level=level, **options)
     if band:
         strict = 1 - (1 - level) / max(1, 2 * len(groups))
@@ -88,16 +92,16 @@ def _efficient(cost: Any, rate: Any) -> Any:
 
 
 def _shares(
-    runs: Recordings | pd.DataFrame, by: By, table: pd.DataFrame, success_at: float | None, unit: By | None
+    runs: pd.DataFrame, by: list[str], table: pd.DataFrame, success_at: float | None, unit: By | None
 ) -> list[float | None]:
     """Return in which share of the resamples each group is on the frontier; None if there are too few units."""
-    frame = whole_runs(each_once(checked(runs_of(runs, "lab.plots.frontier"), [], "lab.plots.frontier")))
+    frame = whole_runs(each_once(checked(runs, [], "lab.plots.frontier")))
     frame = frame[has_ended(frame)].reset_index(drop=True)
     units = np.unique(units_of(frame, unit), return_inverse=True)[1]
     size, names = len(np.unique(units)), list(table["group"])
     if not size:
         return [None] * len(names)
-    codes = pd.Categorical(names_of(frame, columns_of(by)), categories=names).codes
+    codes = pd.Categorical(names_of(frame, by), categories=names).codes
     rate = successes_of(frame, str(table["measure"].iloc[0]), success_at, failed_of(frame, "count"))
     weights = np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), RESAMPLES)
 
@@ -137,9 +141,10 @@ def _band(table: pd.DataFrame) -> pd.DataFrame:
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def frontier(
     runs: Recordings | pd.DataFrame,
-    by: By = "provider",
+    by: By | None = None,
     ax: Axes | None = None,
     *,
     level: float = 0.95,
@@ -188,19 +193,23 @@ def frontier(
         its_band = Line2D([], [], color=look.TEXT, alpha=2 * FILL, linewidth=8)
         handles.append((its_band, f"its band at {percent(level)}\n(Bonferroni)"))
     ax.set_xlim(0, right)
-    looks, labels = looks_of((name, "") for name in data["group"]), look.short_names(data["group"])
-    parts = []
+    looks, labels = looks_of(data["group"]), look.short_names(data["group"])
+    parts, unknown = list[str](), list[str]()
     for row in data.to_dict("records"):
         name, share = str(row["group"]), row["efficient_share"]
         words = (
             f"on the frontier in {share:.0%}\nof {RESAMPLES:,} resamples" if not pd.isna(share) else "too few units\nto resample"
         )
+        units = counted(row["units"], "independent unit")
         if pd.isna(row["efficient"]):
-            words = "cost or success unknown"
-        its = looks[name, ""]
+            unknown.append(labels[name])
+        lines = [labels[name], units] if pd.isna(row["efficient"]) else [labels[name], words, units]
+        its = looks[name]
         point = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
-        handles.append((point, f"{labels[name]}\n{words}\n{counted(row['units'], 'independent unit')}"))
-        parts.append(f"{look.spoken(name)} {words.replace(chr(10), ' ')} of {counted(row['units'], 'independent unit')}")
+        handles.append((point, "\n".join(lines)))
+        words = "cost or success unknown" if pd.isna(row["efficient"]) else words.replace("\n", " ")
+        parts.append(f"{look.spoken(name)} {words} of {units}")
+    handles += unknown_row("cost or success", unknown)
     if own:
         look.grow(ax, inches(handles))
     plain(ax, handles)

@@ -41,7 +41,7 @@ BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, "#6633FF", "#BB2233")
 """The last two are, of all colours with that contrast, those that differ most from the ones before, for colour-blind readers too. A
-seventh provider differs in marker and line style."""
+seventh series differs in marker and line style."""
 
 
 TEXT = "#797979"  # a contrast of 4.3:1 on white and on #111, the highest possible on both
@@ -287,12 +287,29 @@ def shorten(text: str, width: int = 30) -> str:
 def short_names(names: Iterable[str], width: int = 30) -> dict[str, str]:
     """Return the label of each name, see `shorten`; the labels of different names differ.
 
-    Among several plots whose looks agree, the names of all of them count.
+    Among several plots that agree, the names of all of them count.
     """
-    kept = [":".join(filter(None, key)) for key in _KEPT.get()]
-    whole_names = {name: shorten(name, 10**6) for name in [*names, *kept]}
+    whole_names = {name: shorten(name, 10**6) for name in [*names, *_KEPT.get()]}
     labels = _apart(dict.fromkeys(whole_names.values()), width)
     return {name: labels[text] for name, text in whole_names.items()}
+
+
+_KEPT: ContextVar[tuple[str, ...]] = ContextVar("kept", default=())
+
+
+@contextmanager
+def keeping_names(names: Iterable[str]) -> Iterator[None]:
+    """Inside the block, several plots agree on the labels of these names."""
+    token = _KEPT.set(tuple(names))
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def are_kept() -> bool:
+    """Return whether this plot is one of several that agree."""
+    return bool(_KEPT.get())
 
 
 def _apart(texts: Iterable[str], width: int) -> dict[str, str]:
@@ -363,7 +380,7 @@ def whole_numbers() -> Formatter:
     return FuncFormatter(lambda value, _: whole(value))
 
 
-# Colours and shapes of runs -------------------------------------------------------------------------------------------------------
+# Ends of runs -------------------------------------------------------------------------------------------------------
 
 END_MARKERS: dict[str, str] = {
     StopReason.COMPLETED: "o",
@@ -385,54 +402,6 @@ END_MARKERS: dict[str, str] = {
 }
 """The shape of the outline around a run's last point, by stop reason."""
 
-Key = tuple[str, str]
-"""Provider and model, or the name of a group and an empty text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Colour, marker and line style of one provider and model, or of one group."""
-
-    colour: str
-    marker: str
-    line_style: Any
-
-
-def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
-    """Return colours by provider, and markers and line styles by provider and model. Two are equal only if the shapes run out."""
-    wanted = list(dict.fromkeys(keys))
-    different = list(dict.fromkeys([*_KEPT.get(), *wanted]))
-    providers = list(dict.fromkeys(provider for provider, _ in different))
-    shapes, styles, colours = MARKERS, LINE_STYLES, COLOURS
-    looks = {
-        key: Look(
-            colours[providers.index(key[0]) % len(colours)],
-            shapes[(place + place // len(shapes)) % len(shapes)],  # shifted in each round, so that the colour differs
-            styles[(place + place // len(styles)) % len(styles)],
-        )
-        for place, key in enumerate(different)
-    }
-    return {key: looks[key] for key in wanted}
-
-
-_KEPT: ContextVar[tuple[Key, ...]] = ContextVar("kept", default=())
-
-
-@contextmanager
-def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
-    """Inside the block, give each run and group the look that it has among all of `keys`, so that several plots agree."""
-    token = _KEPT.set(tuple(keys))
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
-
-
-def are_kept() -> bool:
-    """Return whether this plot is one of several whose looks agree."""
-    return bool(_KEPT.get())
-
-
 Row = tuple[Any, str]
 """A handle and its label."""
 
@@ -452,7 +421,7 @@ _STYLE: Mapping[str, Any] = {
     "fontsize": SMALL_POINTS,
     "labelcolor": TEXT,
     "frameon": False,
-    "handlelength": 2.6,
+    "handlelength": 3.2,
     "handletextpad": 0.6,
     "borderaxespad": 0.2,
 }
@@ -537,6 +506,15 @@ def _visible(label: str) -> str:
 def blank(label: str = "") -> Row:
     """Return an entry without a handle."""
     return Line2D([], [], linestyle="none"), label
+
+
+UNKNOWN = re.compile("(.+) unknown: (.+)")
+"""The entry of a legend that names what is unknown, see `unknown_row`."""
+
+
+def unknown_row(what: str, labels: Sequence[str]) -> list[Row]:
+    """Return the entry that names the series of which something is unknown, once for all of them; none if there are no labels."""
+    return [blank(textwrap.fill(f"{what} unknown: {', '.join(labels)}", 34))] if labels else []
 
 
 def inches(rows: list[Row]) -> float:

@@ -13,11 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab.analysis.compare import Group, groups_of
 from agentlab.analysis.groups import (
     By,
     checked,
-    columns_of,
     each_once,
     floats,
     names_of,
@@ -32,7 +32,8 @@ from agentlab.analysis.intervals import Estimate
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, inches, looks_of, plain
+from agentlab.plots.figure import inches, plain, unknown_row
+from agentlab.plots.series import Look, grouping, looks_of
 from agentlab.records.frames import Recordings
 
 LABELS = {
@@ -51,10 +52,11 @@ _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def estimates_data(
     runs: Recordings | pd.DataFrame,
     what: str = "completion",
-    by: By = "provider",
+    by: By | None = None,
     *,
     level: float = 0.95,
     success_at: float | None = None,
@@ -79,9 +81,10 @@ def estimates_data(
     return estimates_of(measured(runs, by, "estimates", level=level, success_at=success_at, unit=unit), what)
 
 
+@helps_with_keywords
 def cost_success_data(
     runs: Recordings | pd.DataFrame,
-    by: By = "provider",
+    by: By | None = None,
     *,
     level: float = 0.95,
     success_at: float | None = None,
@@ -105,9 +108,10 @@ def cost_success_data(
     return cost_success_of(measured(runs, by, "cost_success", level=level, success_at=success_at, unit=unit))
 
 
-def measured(runs: Recordings | pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
+def measured(runs: Recordings | pd.DataFrame, by: By | None, function: str, **options: Any) -> list[Group]:
     """Return the groups with their measures."""
-    columns, runs = columns_of(by), runs_of(runs, f"lab.plots.{function}")
+    runs = runs_of(runs, f"lab.plots.{function}")
+    columns = grouping(runs, by)
     frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}")
     return groups_of(frame, columns, function=f"lab.plots.{function}", **options)
 
@@ -157,10 +161,11 @@ def successes_of(runs: pd.DataFrame, measure: str, success_at: float | None, fai
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def estimates(
     runs: Recordings | pd.DataFrame,
     what: str = "completion",
-    by: By = "provider",
+    by: By | None = None,
     ax: Axes | None = None,
     *,
     level: float = 0.95,
@@ -189,7 +194,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     _scale(ax.xaxis, what)
     if data.empty:
         return look.nothing(ax, "no runs yet", f"{LABELS[what]} by group")
-    looks = looks_of((name, "") for name in data["group"])
+    looks = looks_of(data["group"])
     known = [0.0, *(float(value) for name in ("value", "low", "high") for value in data[name].dropna())]
     top = 1.0 if what in SHARES else max(known) * 1.05 or 1.0
     parts = []
@@ -197,7 +202,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         name, notes = str(row["group"]), _units(row) + _failed(row)
         text, many = "unknown", counted(row["runs"], "run")
         if not pd.isna(row["value"]):
-            _point(ax, (float(row["value"]), place), looks[name, ""], name, x=_reach(row, "value", "low", "high"))
+            _point(ax, (float(row["value"]), place), looks[name], name, x=_reach(row, "value", "low", "high"))
             many = f"{row['known']} of {many}" if row["known"] < row["runs"] else many
             text = "\n".join(filter(None, [f"{_number(float(row['value']), what)}  {many}", ", ".join(notes)]))
         ax.annotate(
@@ -222,9 +227,10 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     return ax
 
 
+@helps_with_keywords
 def cost_success(
     runs: Recordings | pd.DataFrame,
-    by: By = "provider",
+    by: By | None = None,
     ax: Axes | None = None,
     *,
     level: float = 0.95,
@@ -258,28 +264,30 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if data.empty:
         return look.nothing(ax, "no runs yet", "cost against success")
     look.grid(ax)
-    looks = looks_of((name, "") for name in data["group"])
+    looks = looks_of(data["group"])
     costs = [float(value) for name in ("cost", "cost_high") for value in data[name].dropna()]
     right = (max(costs, default=0.0) or 1.0) * 1.08
     rows, parts, labels = [], [], look.short_names(data["group"])
     for place, row in enumerate(data.to_dict("records"), start=1):
-        name, its = str(row["group"]), looks[str(row["group"]), ""]
-        unknown = pd.isna(row["cost"])
+        name, its = str(row["group"]), looks[str(row["group"])]
+        no_cost = pd.isna(row["cost"])
         if not pd.isna(row["rate"]):
-            x = (0.0, 0.0) if unknown else _reach(row, "cost", "cost_low", "cost_high")
+            x = (0.0, 0.0) if no_cost else _reach(row, "cost", "cost_low", "cost_high")
             edge = (1 if costs else place / len(data)) / 1.02
-            at = (edge if unknown else float(row["cost"]), float(row["rate"]))
-            _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), at_the_edge=unknown)
-        notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
-        if row["cost_known"] < row["runs"] and not unknown:
+            at = (edge if no_cost else float(row["cost"]), float(row["rate"]))
+            _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), at_the_edge=no_cost)
+        notes: list[str] = []
+        if row["cost_known"] < row["runs"] and not no_cost:
             notes.append(f"cost known for {row['cost_known']} of {row['runs']} runs")
         notes += [f"{counted(row['runs'], 'run')}, {words}" for words in _units(row)] + _failed(row)
         rate, cost = _words(row, "rate", measure), _words(row, "cost", "cost")
         parts.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6.5, linestyle="none")
-        if unknown:
+        if no_cost:
             handle.set_markerfacecolor("none")
         rows.append((handle, "\n".join([labels[name], *notes])))
+    unknown = unknown_row("cost", [labels[name] for name in data["group"][data["cost"].isna()]]) if costs else []
+    unknown += unknown_row(measure, [labels[name] for name in data["group"][data["rate"].isna()]])
     if measure in SHARES:
         ax.set_ylim(-0.02, 1.02)
     ax.set_xlim(0, right * 1.02)
@@ -288,8 +296,8 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.set_xlabel("cost unknown")
     _explain_hollow(ax, "an interval is missing")
     if own:
-        look.grow(ax, inches(rows[:MAX_NAMED]))
-    plain(ax, rows[:MAX_NAMED] if own else rows, more=len(rows) - MAX_NAMED if own else 0)
+        look.grow(ax, inches(rows[:MAX_NAMED] + unknown))
+    plain(ax, (rows[:MAX_NAMED] if own else rows) + unknown, more=len(rows) - MAX_NAMED if own else 0)
     methods = _methods(pd.concat([data["rate_method"], data["cost_method"]]))
     look.set_alt(ax, f"Cost against success of {counted(len(data), 'group')}: {'; '.join(parts)}.{methods}")
     return ax
@@ -381,7 +389,8 @@ FILLS = {
 }  # fmt: skip
 
 
-def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> pd.DataFrame:
+@helps_with_keywords
+def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By | None = None) -> pd.DataFrame:
     """Return the number of runs per stop reason for each provider, or for each group by other columns.
 
     Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`; `ended`: unknown which of the first two), `stop_reason`
@@ -396,7 +405,8 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
         1     openai  terminated  stop_condition     1
         2     gemini  terminated  stop_condition     1
     """
-    columns, runs = columns_of(by), runs_of(runs, "lab.plots.stop_reasons")
+    runs = runs_of(runs, "lab.plots.stop_reasons")
+    columns = grouping(runs, by)
     runs = outermost(each_once(checked(runs, (*columns, "stop_reason", "terminated", "truncated"), "lab.plots.stop_reasons")))
     group, reason = names_of(runs, columns), texts(runs, "stop_reason").fillna("")
     terminated, truncated = (numbers(runs, name).fillna(0) == 1 for name in ("terminated", "truncated"))
@@ -415,7 +425,8 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
     return typed_frame([(*key[:2], key[2] or None, counts[key]) for key in sorted(counts, key=place)], dtypes)
 
 
-def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
+@helps_with_keywords
+def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By | None = None) -> Axes:
     """Draw the number of runs per stop reason for each group. Runs that finished on their own and runs that were cut off are separate.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for their data.

@@ -18,6 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Row, plain
@@ -47,6 +48,7 @@ _COLUMNS = {
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def timeline_data(shown: Displayable) -> pd.DataFrame:
     """Return the timeline of runs, one row per bar or mark.
 
@@ -193,6 +195,7 @@ NUMBER_WIDTH = 0.024
 """Share of the width for a step's number: if steps are closer than that, only some are numbered."""
 
 
+@helps_with_keywords
 def timeline(shown: Displayable, ax: Axes | None = None) -> Axes:
     """Draw a run over time: model calls and tool calls as bars, and instants such as retries and nudges as marks.
 

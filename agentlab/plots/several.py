@@ -13,12 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from agentlab.analysis.groups import STEPS_ADVICE, By, checked, columns_of, in_order, names_of, outermost, runs_of, steps_of
+from agentlab._internal.names import helps_with_keywords
+from agentlab.analysis.groups import STEPS_ADVICE, By, checked, in_order, names_of, outermost, runs_of, steps_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.bands_and_survival import bands, survival
 from agentlab.plots.cost_frontier import frontier
-from agentlab.plots.figure import Row, keeping_looks, plain
+from agentlab.plots.figure import UNKNOWN, Row, plain, unknown_row
 from agentlab.plots.group_estimates import (
     cost_success,
     cost_success_of,
@@ -31,6 +32,7 @@ from agentlab.plots.group_estimates import (
     stop_reasons_data,
 )
 from agentlab.plots.run_timeline import timeline
+from agentlab.plots.series import IDENTITY, grouping, sharing, what_differs
 from agentlab.records.frames import Recordings, frame_of
 
 _FRAMES: dict[Callable[..., Any], str] = {
@@ -51,13 +53,14 @@ MAX_PLOTS = 12
 
 
 def small_multiples(
-    plot: Callable[..., Any], frame: Recordings | pd.DataFrame, by: By = "provider", *, columns: int = 3, **options: Any
+    plot: Callable[..., Any], frame: Recordings | pd.DataFrame, by: By | None = None, *, columns: int = 3, **options: Any
 ) -> look.PlotFigure:
     """Draw the same plot for each group, side by side on the same axes.
 
     `plot` is a function of `lab.plots` that takes `ax=`, or your own: it is called with the rows of one group, `ax` and `options`.
-    `frame` is what `lab.frame` takes, or the frame that `plot` takes; your own function gets rows of steps. A group has the same
-    colour in all plots. Errors: ConfigurationError if columns are missing, or if `plot` is not a function.
+    `frame` is what `lab.frame` takes, or the frame that `plot` takes; your own function gets rows of steps. `by` names the columns that
+    define the groups, by default what differs between the runs. A series has the same colour in all plots. Errors: ConfigurationError
+    if columns are missing, or if `plot` is not a function.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -69,17 +72,19 @@ def small_multiples(
     if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
         raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number of at least 1.")
     frame = frame_of(frame, _FRAMES.get(plot, "steps"), "lab.plots.small_multiples", "the frame that the plot takes")
-    rows = outermost(
-        checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that defines the groups")
-    )
-    names = names_of(rows, columns_of(by))
+    if by is None and plot is timeline and not {*IDENTITY} & {*frame.columns}:
+        by = "run_id"  # events of a file without the columns of their run
+    by = grouping(frame, by)
+    rows = outermost(checked(frame, by, "lab.plots.small_multiples", "a frame with the column that defines the groups"))
+    names = names_of(rows, by)
     groups = in_order(names)
+    differing = what_differs(rows) if {*IDENTITY} & {*rows.columns} else by
     shown = groups[:MAX_PLOTS] or [""]
     columns = min(columns, len(shown))
     lines = math.ceil(len(shown) / columns)
     figure = look.new_figure(max(4.2, 3.1 * columns), 2.6 * lines)
     drawn: list[look.PlotAxes] = []
-    with keeping_looks(_keys(rows, groups)):
+    with sharing(differing, in_order(names_of(rows, differing))):
         labels = look.short_names(groups)
         for place, name in enumerate(shown, start=1):
             ax = look.new_axes(figure, lines, columns, place)
@@ -94,10 +99,11 @@ def small_multiples(
     return figure
 
 
+@helps_with_keywords
 def comparison(
     runs: Recordings | pd.DataFrame,
     steps: Recordings | pd.DataFrame | None = None,
-    by: By = "provider",
+    by: By | None = None,
     *,
     level: float = 0.95,
     unit: By | None = None,
@@ -117,7 +123,9 @@ def comparison(
     if steps is None and not isinstance(runs, pd.DataFrame):
         runs = list(runs) if isinstance(runs, Iterator) else runs
         steps = steps_of(runs, "lab.plots.comparison")
-    runs = outermost(checked(runs_of(runs, "lab.plots.comparison"), [*columns_of(by), *needed], "lab.plots.comparison"))
+    runs = runs_of(runs, "lab.plots.comparison")
+    by = grouping(runs, by)
+    runs = outermost(checked(runs, [*by, *needed], "lab.plots.comparison"))
     if steps is not None and "run_id" in runs.columns:
         steps = checked(steps_of(steps, "lab.plots.comparison"), ["run_id"], "lab.plots.comparison", STEPS_ADVICE)
         steps = steps[steps["run_id"].isin(runs["run_id"])]
@@ -132,7 +140,7 @@ def comparison(
     look.set_gap(figure, 0.06)
     grid = figure.add_gridspec(2, 3, height_ratios=[above, below])
     axes = [look.new_axes(figure, where=grid[place // 3, place % 3]) for place in range(6)]
-    with keeping_looks([(str(name), "") for name in both["group"]]):
+    with sharing(by, both["group"]):
         draw_estimates(estimates_of(groups, measure), measure, axes[0])
         draw_cost_success(both, axes[1])
         stop_reasons(runs, axes[2], by)
@@ -159,19 +167,6 @@ def _title(ax: Axes, text: str) -> None:
     title.set_parse_math(False)
 
 
-def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
-    """Return the keys of colours and markers, in plots of groups and in plots of runs."""
-    keys = [(name, "") for name in groups]
-    if {"provider", "model"} <= set(rows.columns):
-        models = rows[["provider", "model"]].drop_duplicates()
-        keys += [
-            (str(p), "" if pd.isna(m) else str(m))
-            for p, m in zip(models["provider"], models["model"], strict=True)
-            if not pd.isna(p)
-        ]
-    return keys
-
-
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
     """Give all axes the same limits, and keep the labels at the left and the bottom only. An axis without ticks shows no value."""
     lefts, rights = zip(*([ax.get_xlim() for ax in axes if len(ax.get_xticks())] or [(0, 1)]), strict=True)
@@ -195,11 +190,15 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
     """
     rows: dict[str, Row] = {}
     notes: dict[str, dict[str, None]] = {}
+    unknown: dict[str, dict[str, None]] = {}
     for ax in axes:
         legend = ax.get_legend()
         if legend is None:
             continue
         for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            if named := UNKNOWN.fullmatch(text.get_text().replace("\n", " ")):
+                unknown.setdefault(named[1], {}).update(dict.fromkeys(named[2].split(", ")))
+                continue
             name, *of_name = text.get_text().split("\n")
             if hidden := re.fullmatch(r"and (\d+) more", name):  # groups that other axes may show
                 ax.set_xlabel(f"{ax.get_xlabel()} ({hidden[1]} more not drawn)")
@@ -213,6 +212,7 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
     lines = [(handle, "\n".join([name, *_few_lines([*notes[name]])])) for handle, name in rows.values()]
     # Entries that belong to no group, such as stop reasons, come last.
     lines.sort(key=lambda line: look.TEXT in (line[0].get_color(), line[0].get_markeredgecolor()))
+    lines += [row for what, labels in unknown.items() for row in unknown_row(what, [*labels])]
     if not lines:
         return 0.0
     longest = max(len(part) for _, label in lines for part in label.split("\n"))

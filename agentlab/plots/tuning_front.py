@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import unknown_name
 from agentlab.plots import figure as look
@@ -18,6 +19,7 @@ TUNED, HELD_OUT = look.COLOURS[0], look.COLOURS[1]
 NUMBER = "number"
 
 
+@helps_with_keywords
 def tuning_data(tuned: Any, x: str | None = None, y: str | None = None) -> pd.DataFrame:
     """Return the points of `lab.plots.tuning`: one row per trial on the tuning tasks, then one per trial of the front on the held-out
     tasks. Trials without values are left out.
@@ -65,6 +67,7 @@ def _axes(tuned: Any, x: str | None, y: str | None) -> tuple[str, str]:
     return x, y
 
 
+@helps_with_keywords
 def tuning(tuned: Any, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw each trial of `lab.tune` on the tuning tasks as a small point, and the trials on the front on the held-out tasks with their
     intervals. A line joins the two figures of a trial: its length is the optimism of the search. Returns the axes; see `tuning_data`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,10 +15,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from agentlab._internal.formatting import counted
-from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, numbers, outermost, steps_of, texts
+from agentlab._internal.names import helps_with_keywords
+from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, names_of, numbers, outermost, steps_of, texts
 from agentlab.limits.combinators import StopCondition
 from agentlab.plots import figure as look
-from agentlab.plots.figure import END_MARKERS, Entry, Key, Look, height, legend, looks_of, merged
+from agentlab.plots.figure import END_MARKERS, Entry, blank, height, legend, merged
+from agentlab.plots.series import Look, grouping, look_at, looks_of
 from agentlab.records.frames import Recordings
 
 LIMIT_STYLES: tuple[Any, ...] = ((0, (3, 2.5)), (0, (1, 2)), (0, (5, 2, 1, 2)), (0, (1, 4)))
@@ -58,6 +60,7 @@ COST = Quantity(
 _FIXED = ("run_id", "provider", "model", "step", "stop_reason")
 
 
+@helps_with_keywords
 def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Return cumulative tokens at each step, with the limits in force.
 
@@ -76,6 +79,7 @@ def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     return curve_data(steps_of(steps, "lab.plots.tokens"), TOKENS)
 
 
+@helps_with_keywords
 def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Return cumulative cost in US dollars at each step, with the limits in force.
 
@@ -172,12 +176,14 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative tokens per step, one line per run, with the token limits in force and the end of each run.
 
-    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. The runs of a model share a look; if
-    all are of one model, up to 8 are numbered in the order of the frame, each with its own look. The runs of sub-agents are a part of
-    those that called them. Returns the axes; see `tokens_data` for their data. The legend is to the right of the axes: create the
+    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. Lines have the colour of what differs
+    between the runs: the agent if agents have names, else the model, with the provider or the settings if they differ too. If nothing
+    differs, up to 8 runs are numbered in the order of the frame, each with its own look. The runs of sub-agents are a part of those
+    that called them. Returns the axes; see `tokens_data` for their data. The legend is to the right of the axes: create the
     figure of your own axes with `layout="constrained"` to make room for it. Errors: ConfigurationError if columns are missing.
 
     Example:
@@ -188,11 +194,12 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _plot(steps, TOKENS, ax)
 
 
+@helps_with_keywords
 def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative cost per step in US dollars, one line per run, with the cost limits in force and the end of each run.
 
-    It takes and returns the same as `tokens`. If a price is unknown the line ends, the legend says so, and a note above the plot says
-    for how many runs and why.
+    It takes and returns the same as `tokens`. If a price is unknown the line ends, and a note above the plot says for which runs and
+    why.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -202,6 +209,7 @@ def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _plot(steps, COST, ax)
 
 
+@helps_with_keywords
 def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
     """Draw tokens and cost side by side in one figure, with one legend below. `steps` as for `tokens`.
 
@@ -209,10 +217,14 @@ def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
         >>> lab.plots.curves(result.to_frame()).alt
         'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
     """
-    steps = steps_of(steps, "lab.plots.curves")
+    return curves_of(steps_of(steps, "lab.plots.curves"))
+
+
+def curves_of(steps: pd.DataFrame, numbered: Mapping[str, int] | None = None) -> look.PlotFigure:
+    """Draw `curves`; the runs in `numbered` have these numbers, and each its own look."""
     figure = look.new_figure(9.0, 3.0)
     look.set_gap(figure, 0.05)
-    drawn = [_draw(look.new_axes(figure, 1, 2, index), steps, one) for index, one in enumerate((TOKENS, COST), start=1)]
+    drawn = [_draw(look.new_axes(figure, 1, 2, index), steps, one, numbered) for index, one in enumerate((TOKENS, COST), start=1)]
     entries = merged(drawn)
     figure.set_size_inches(9.0, 3.0 + 0.2 * height(entries))
     legend(figure, entries, columns=True)
@@ -231,46 +243,41 @@ class _RunLine:
     """One run as drawn. `values` are NaN if unknown."""
 
     run_id: str
-    key: Key
+    name: str
+    """The name of its series; of a numbered run with the number, which is all if nothing else differs."""
     steps: list[int]
     values: list[float]
     stop_reason: str | None
     number: int | None = None
 
     @property
-    def look_key(self) -> Key:
-        """A numbered run has its own colour, line style and marker; otherwise they are those of the model."""
-        return self.key if self.number is None else (str(self.number), "")
-
-    @property
-    def name(self) -> str:
-        name = ":".join(filter(None, self.key))
-        return name if self.number is None else f"{self.number}  {name}"
-
-    @property
     def last_known(self) -> int | None:
         return next((place for place in reversed(range(len(self.values))) if not math.isnan(self.values[place])), None)
 
-    @property
-    def is_known(self) -> bool:
-        return not any(map(math.isnan, self.values))
 
-
-def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
-    """Return the runs. A few runs of one model are numbered, but not in plots that share a legend."""
+def _run_lines(
+    data: pd.DataFrame, quantity: Quantity, names: Mapping[str, str], numbered: Mapping[str, int] | None
+) -> list[_RunLine]:
+    """Return the runs. A few runs between which nothing differs are numbered, but not in plots that share a legend."""
     lines = []
     for run_id, run in data.groupby("run_id", sort=False, dropna=False):
-        first, last = run.iloc[0], run.iloc[-1]
-        key = (str(first["provider"]), "" if pd.isna(first["model"]) else str(first["model"]))
+        last = run.iloc[-1]
         values = run[quantity.name].astype("Float64").to_numpy(dtype=float, na_value=math.nan)
         reason = None if pd.isna(last["stop_reason"]) else str(last["stop_reason"])
-        lines.append(_RunLine(str(run_id), key, [int(step) for step in run["step"]], values.tolist(), reason))
-    if 1 < len(lines) <= SHOWN_RUNS and len({line.key for line in lines}) == 1 and not look.are_kept():
-        return [replace(line, number=number) for number, line in enumerate(lines, start=1)]
-    return lines
+        lines.append(_RunLine(str(run_id), names[str(run_id)], [int(step) for step in run["step"]], values.tolist(), reason))
+    one = len({line.name for line in lines}) == 1
+    if numbered is None and one and 1 < len(lines) <= SHOWN_RUNS and not look.are_kept():
+        numbered = {line.run_id: number for number, line in enumerate(lines, start=1)}
+    if numbered is None:
+        return lines
+    numbers = [numbered[line.run_id] for line in lines]
+    return [
+        replace(line, number=number, name=f"run {number}" if one else f"{number}  {line.name}")
+        for number, line in zip(numbers, lines, strict=True)
+    ]
 
 
-def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
+def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity, numbered: Mapping[str, int] | None = None) -> list[Entry]:
     """Draw one plot without its legend; return the legend's entries."""
     data = curve_data(steps, quantity)
     ax.set_ylabel(quantity.label)
@@ -282,19 +289,25 @@ def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
         look.nothing(ax, "no steps yet", f"{quantity.label} per step")
         return []
     look.grid(ax, "y")
-    lines = _run_lines(data, quantity)
-    looks = looks_of(line.look_key for line in lines)
+    names = dict(zip(texts(steps, "run_id").fillna("unnamed run"), names_of(steps, grouping(steps, None)), strict=True))
+    lines = _run_lines(data, quantity, names, numbered)
+    looks = {line.name: look_at(line.number - 1) for line in lines if line.number is not None} or looks_of(
+        line.name for line in lines
+    )
+    alike = names[lines[0].run_id] if lines[0].number is not None and len(set(names.values())) == 1 else ""
     courses = {name: limit_courses(data, name) for name in data.columns if name not in (*_FIXED, quantity.name)}
     top = _top(lines, courses.values())
-    entries = _draw_runs(ax, lines, looks, quantity)
-    entries += _draw_limits(ax, courses, {line.run_id: looks[line.look_key] for line in lines}, top, quantity)
+    entries = _draw_runs(ax, lines, looks)
+    if alike:
+        entries.insert(0, Entry("runs", "alike", blank()[0], look.shorten(alike, NAME_WIDTH)))
+    entries += _draw_limits(ax, courses, {line.run_id: looks[line.name] for line in lines}, top, quantity)
     entries += _draw_ends(ax, lines)
     _name_limits(ax, courses, lines, top)
     first, last = min(line.steps[0] for line in lines), max(line.steps[-1] for line in lines)
     margin = max(0.5, 0.015 * (last - first))
     ax.set_xlim(first - margin, last + margin)
     ax.set_ylim(0, top * 1.07)
-    unknown = why_unknown(steps, data, quantity)
+    unknown = why_unknown(steps, data, quantity, names)
     if all(line.last_known is None for line in lines):
         look.note(ax, _wrapped(unknown, 34))
         if not courses:
@@ -302,14 +315,14 @@ def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
     elif unknown:
         look.note_above(ax, _wrapped(unknown))
     why = f" {look.sentence(look.spoken(unknown, 300))}." if unknown else ""
-    look.set_alt(ax, _alt(lines, courses, quantity) + why)
+    look.set_alt(ax, _alt(lines, courses, quantity, alike) + why)
     return entries
 
 
-def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity: Quantity) -> list[Entry]:
+def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[str, Look]) -> list[Entry]:
     few = len(lines) <= SHOWN_RUNS
     for line in lines:
-        its, place = looks[line.look_key], line.last_known
+        its, place = looks[line.name], line.last_known
         if place is None:
             continue
         every: Any = max(1, len(line.steps) // 12) if len(line.steps) > 25 else 1
@@ -319,16 +332,11 @@ def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity
         )  # fmt: skip
         if place < len(line.values) - 1:
             look.beside(ax, "?", (line.steps[place], line.values[place]), 5, weight="bold", fontsize=11)
-    entries, names = [], look.short_names([line.name for line in lines], NAME_WIDTH)
-    for key, its in looks.items():
-        of_key = [line for line in lines if line.look_key == key]
+    entries, labels = [], look.short_names([line.name for line in lines], NAME_WIDTH)
+    for name, its in looks.items():
+        runs = sum(line.name == name for line in lines)
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=4.5, linestyle=its.line_style, linewidth=1.8)
-        label = names[of_key[0].name] + (f" × {len(of_key)}" if len(of_key) > 1 else "")
-        notes: tuple[str, ...] = ()
-        if not all(line.is_known for line in of_key):
-            partly = "" if all(line.last_known is None for line in of_key) else "partly "
-            notes = (f"{quantity.function} {partly}unknown",)
-        entries.append(Entry("runs", key, handle, label, notes))
+        entries.append(Entry("runs", name, handle, labels[name] + (f" × {runs}" if runs > 1 else "")))
     return entries
 
 
@@ -340,7 +348,7 @@ def _draw_limits(
         line_style = LIMIT_STYLES[place % len(LIMIT_STYLES)]
         for course in of_name:
             colours = {look_of[run_id].colour for run_id in course.run_ids}
-            # A limit that differs between runs has the colour of its provider, or grey if it applied to several.
+            # A limit that differs between runs has the colour of its runs, or grey if it applied to several.
             colour = colours.pop() if len(of_name) > 1 and len(colours) == 1 else look.TEXT
             xs = [edge for step in course.steps for edge in (step - 0.5, step + 0.5)]
             ys = [math.nan if value is None else value for value in course.values for _ in range(2)]
@@ -412,7 +420,7 @@ def _top(lines: list[_RunLine], courses: Iterable[list[Course]]) -> float:
 # Words ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quantity) -> str:
+def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quantity, alike: str) -> str:
     parts = []
     for line in lines[:SHOWN_RUNS]:
         used = quantity.words(line.values[-1]) if not math.isnan(line.values[-1]) else "unknown"
@@ -421,21 +429,24 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
     if len(lines) > SHOWN_RUNS:
         parts.append(f"and {len(lines) - SHOWN_RUNS} more")
     limits = [f"{name} {_limit_label(of_name, quantity.words)}" for name, of_name in courses.items()]
-    text = f"{look.sentence(quantity.label)} per step of {counted(len(lines), 'run')}: {'; '.join(parts)}."
+    of_what = f" of {look.spoken(alike)}" if alike else ""
+    text = f"{look.sentence(quantity.label)} per step of {counted(len(lines), 'run')}{of_what}: {'; '.join(parts)}."
     return f"{text} Limits: {', '.join(limits)}." if limits else text
 
 
-def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> str:
-    """Return `cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`, with the cause in place of
-    `no price for …` if the frame has it; empty if all is known.
+def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity, names: Mapping[str, str]) -> str:
+    """Return `cost unknown for 1 of 3 runs (gemma3): no price for compatible:gemma3; lab.plots.tokens shows tokens`, with the cause in
+    place of `no price for …` if the frame has it; empty if all is known.
 
-    `data` is the drawn part of `steps`.
+    `data` is the drawn part of `steps`, `names` has the name of each run's series.
     """
     rows = data[data[quantity.name].isna()]
     if rows.empty:
         return ""
     few, all_runs = rows["run_id"].nunique(), data["run_id"].nunique()
-    what = f"{quantity.function} unknown" + (f" for {few:,} of {all_runs:,} runs" if few < all_runs else "")
+    labels = look.short_names(set(names.values()), NAME_WIDTH)
+    which = _some([labels[name] for name in dict.fromkeys(names[str(run_id)] for run_id in rows["run_id"])])
+    what = f"{quantity.function} unknown" + (f" for {few:,} of {all_runs:,} runs ({which})" if few < all_runs else "")
     if TOKENS.column not in steps.columns:
         return what
     with_usage = steps[steps[TOKENS.column].notna()]
@@ -447,7 +458,7 @@ def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> 
         notes = noted["cost_note"].dropna().unique() if "cost_note" in steps.columns else ()
         causes = [look.shorten(re.sub("^The ", "the ", note).rstrip("."), 80) for note in notes]
         return f"{what}: {_some(causes) or f'no price for {_models(without_price)}'}; lab.plots.tokens shows tokens"
-    return f"{what}: {_models(rows)} reported no usage"
+    return f"{what}: {'no usage was reported' if few < all_runs else f'{_models(rows)} reported no usage'}"
 
 
 def _wrapped(text: str, width: int = NOTE_WIDTH) -> str:

@@ -13,11 +13,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.names import helps_with_keywords
 from agentlab.analysis.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import unknown_name
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, Row, blank, inches, looks_of, plain
+from agentlab.plots.figure import Row, blank, inches, plain
+from agentlab.plots.series import Look, looks_of
 
 FIGURES = {
     "cost_mean": ("cost per run (mean, US dollars)", "cost"),
@@ -47,6 +49,7 @@ _FIRST = "runs"
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def what_if_data(
     frame: pd.DataFrame,
     x: str = "cost_mean",
@@ -151,6 +154,7 @@ def _numbers(values: Any) -> Any:
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
+@helps_with_keywords
 def what_if(
     frame: pd.DataFrame,
     x: str = "cost_mean",
@@ -218,11 +222,11 @@ def draw_what_if(
         return look.nothing(ax, f"{why} in all configurations", title)
     look.grid(ax)
     groups = [str(name) for name in dict.fromkeys(data["group"])]
-    looks, labels = looks_of((name, "") for name in groups), look.short_names(groups)
+    looks, labels = looks_of(groups), look.short_names(groups)
     named = _named(shown) if len(groups) == 1 and alone else []
     count, rows, parts = len(shown), list[Row](), []
     for name in groups:
-        group, its = shown[shown["group"] == name].to_dict("records"), looks[name, ""]
+        group, its = shown[shown["group"] == name].to_dict("records"), looks[name]
         frontier = sorted((row for row in group if row["efficient"]), key=lambda row: float(row["x"]))
         for row in (group if count <= MAX_INTERVALS else frontier) if alone else ():
             _draw_intervals(ax, row, its)
@@ -236,7 +240,7 @@ def draw_what_if(
         rows[MAX_GROUPS:] = [blank(f"and {len(rows) - MAX_GROUPS} more")]
     _bounds(ax, shown, x, y)
     if any(shown["efficient"]):
-        colour = looks[groups[0], ""].colour if len(groups) == 1 else look.TEXT
+        colour = looks[groups[0]].colour if len(groups) == 1 else look.TEXT
         rows.append((Line2D([], [], color=colour, linewidth=1.6), "Pareto frontier"))
     if unsure.any():
         rows.append(blank(f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown"))

@@ -422,6 +422,8 @@ TOOL_COLUMNS: tuple[Column, ...] = (
 
 EVENT_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
+    PROVIDER,
+    MODEL,
     _of_row("at_s", "Float64", "active time of the run", "at_s"),
     _of_row("event", "string", "the event's class", lambda event: type(event).__name__),
     _of_row("step", "Int64", "the step", step_of),

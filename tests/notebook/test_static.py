@@ -164,7 +164,7 @@ def test_several_runs_are_compared_with_their_ends_and_last_answers() -> None:
     lines = panel.bundle()["text/plain"].splitlines()
     assert [line.partition(":")[0] for line in lines] == ["slow", "quick"]
     (picture,) = panel._static().pictures()
-    assert "1 scripted:script" in picture.alt and "2 scripted:script" in picture.alt
+    assert "of 2 runs: 1 slow 30 after 2 steps, turn_limit; 2 quick" in picture.alt
 
 
 def test_the_text_is_a_few_lines() -> None:

@@ -60,24 +60,69 @@ def test_cost_is_in_dollars() -> None:
 
 
 def test_providers_differ_in_colour_and_in_marker_and_line_style() -> None:
-    names = ["one", "two", "three", "four", "five", "six", "seven"]
+    names = [f"provider {place}" for place in range(12)]
     lines = lines_of(lab.plots.tokens(steps_of(*[(name, [1, 2]) for name in names])), "run")
+    few = lines_of(lab.plots.tokens(steps_of(*[(name, [1, 2]) for name in names[:6]])), "run")
 
     assert len({line.get_marker() for line in lines}) == len(names)
-    assert len({(to_hex(line.get_color()), line.get_linestyle()) for line in lines}) >= 4
-    assert len({to_hex(line.get_color()) for line in lines[:4]}) == 4
-    of_one_colour = [line for line in lines if to_hex(line.get_color()) == to_hex(lines[0].get_color())]
-    assert len({str(line._unscaled_dash_pattern) for line in of_one_colour}) == len(of_one_colour)
+    assert len({(to_hex(line.get_color()), str(line._unscaled_dash_pattern)) for line in lines}) == len(names)
+    assert len({to_hex(line.get_color()) for line in few}) == len({line.get_marker() for line in few}) == 6
 
 
-def test_models_of_one_provider_share_its_colour_and_differ_in_marker() -> None:
+def test_models_of_one_provider_differ_in_colour_marker_and_line_style() -> None:
     steps = steps_of(("one", [1, 2]), ("one", [2, 3]), ("one", [3, 4]))
     first, second, third = lines_of(lab.plots.tokens(steps.assign(model=[*"aabbaa"])), "run")
 
-    assert to_hex(first.get_color()) == to_hex(second.get_color())
+    assert to_hex(first.get_color()) != to_hex(second.get_color())
     assert first.get_marker() != second.get_marker()
-    assert first.get_marker() == third.get_marker()
-    assert legend_of(lab.plots.tokens(steps.assign(model=[*"aabbaa"]))) == ["runs", "one:a × 2", "one:b"]
+    assert str(first._unscaled_dash_pattern) != str(second._unscaled_dash_pattern)
+    assert (first.get_color(), first.get_marker()) == (third.get_color(), third.get_marker())
+    assert legend_of(lab.plots.tokens(steps.assign(model=[*"aabbaa"]))) == ["runs", "a × 2", "b"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        pytest.param({"model": "xxyy"}, ["x", "y"], id="models"),
+        pytest.param({"model": "xxxx", "provider": "ppqq"}, ["p", "q"], id="one model at two providers"),
+        pytest.param({"agent": "aabb", "model": "xxyy"}, ["a", "b"], id="named agents"),
+        pytest.param(
+            {"agent": ["p:x", "p:x", "p:y", "p:y"], "provider": "pppp", "model": "xxyy"}, ["x", "y"], id="unnamed agents"
+        ),
+        pytest.param({"agent": "aaaa", "settings": "sstt"}, ["s", "t"], id="settings of one agent"),
+        pytest.param({"agent": "aabb", "settings": "sstt", "model": "xxxx"}, ["a", "b"], id="agents with their own settings"),
+        pytest.param({"agent": "aaaa", "model": "xxyy"}, ["x", "y"], id="models of one agent"),
+    ],
+)
+def test_the_legend_has_only_what_differs(columns: dict[str, Any], names: list[str]) -> None:
+    steps = steps_of(("one", [1, 2]), ("one", [2, 3])).assign(**{name: [*values] for name, values in columns.items()})
+
+    assert legend_of(lab.plots.tokens(steps)) == ["runs", *names]
+    assert len({to_hex(line.get_color()) for line in lines_of(lab.plots.tokens(steps), "run")}) == 2
+    assert lab.plots.bands_data(steps)["group"].unique().tolist() == names
+
+
+def test_agents_under_several_settings_share_a_colour_if_the_colours_run_out() -> None:
+    steps = steps_of(*[("one", [1, 2])] * 8)
+    both = steps.assign(agent=[*"a" * 8, *"b" * 8], settings=[*"ppqqrrss"] * 2)
+    lines = lines_of(lab.plots.tokens(both), "run")
+
+    assert legend_of(lab.plots.tokens(both))[1:3] == ["a · p", "a · q"]
+    assert [len({to_hex(line.get_color()) for line in some}) for some in (lines, lines[:4], lines[4:])] == [2, 1, 1]
+    assert len({str(line._unscaled_dash_pattern) for line in lines[:4]}) == 4
+    assert [line.get_marker() for line in lines[:4]] == [line.get_marker() for line in lines[4:]]
+
+
+def test_a_name_keeps_its_colour_in_other_plots() -> None:
+    names = ["alpha", "beta", "gamma"]
+    steps = steps_of(*[("one", [1, 2])] * 3).assign(model=[name for name in names for _ in range(2)])
+    colours = {name: line.get_color() for name, line in zip(names, lines_of(lab.plots.tokens(steps), "run"), strict=True)}
+    (alone,) = lines_of(lab.plots.cost(steps[steps["model"] == "gamma"]), "run")
+    median = next(line for line in lab.plots.bands(steps[steps["model"] != "alpha"]).lines if line.get_gid() == "median:beta")
+
+    assert len(set(colours.values())) == 3
+    assert alone.get_color() == colours["gamma"]
+    assert median.get_color() == colours["beta"]
 
 
 def test_runs_of_one_model_are_numbered_if_they_are_few() -> None:
@@ -87,8 +132,8 @@ def test_runs_of_one_model_are_numbered_if_they_are_few() -> None:
 
     assert to_hex(first.get_color()) != to_hex(second.get_color())
     assert first.get_marker() != second.get_marker()
-    assert legend_of(ax) == ["runs", "1 one", "2 one"]
-    assert "2 one 3 after 2 steps" in ax.alt  # type: ignore[attr-defined]
+    assert legend_of(ax) == ["runs", "one", "run 1", "run 2"]
+    assert "of 2 runs of one: run 1 2 after 2 steps" in ax.alt  # type: ignore[attr-defined]
     assert legend_of(lab.plots.tokens(steps_of(*[("one", [1])] * 9)))[1] == "one × 9"
 
 
@@ -103,20 +148,21 @@ def test_a_provider_looks_the_same_in_both_plots() -> None:
 @pytest.mark.parametrize(
     ("values", "points", "note", "question_marks"),
     [
-        pytest.param([10, 20, 30], 3, [], 0, id="known"),
-        pytest.param([10, NA, NA], 1, ["one\ntokens partly unknown"], 1, id="known for a while"),
-        pytest.param([10, NA, 30], 2, ["one\ntokens partly unknown"], 0, id="a gap"),
-        pytest.param([NA, NA, NA], 0, ["one\ntokens unknown"], 0, id="never known"),
+        pytest.param([10, 20, 30], 3, "", 0, id="known"),
+        pytest.param([10, NA, NA], 1, "tokens unknown for 1 of 2 runs (one): no usage was reported", 1, id="known for a while"),
+        pytest.param([10, NA, 30], 2, "tokens unknown for 1 of 2 runs (one): no usage was reported", 0, id="a gap"),
+        pytest.param([NA, NA, NA], 0, "tokens unknown for 1 of 2 runs (one): no usage was reported", 0, id="never known"),
     ],
 )
-def test_unknown_is_a_gap_and_a_note(values: list[Any], points: int, note: list[str], question_marks: int) -> None:
+def test_unknown_is_a_gap_and_a_note(values: list[Any], points: int, note: str, question_marks: int) -> None:
     ax = lab.plots.tokens(steps_of(("one", values), ("two", [1, 2, 3])))
 
     runs = {line.get_gid(): line.get_ydata() for line in lines_of(ax, "run")}
     known = runs.get("run:r1", np.array([math.nan]))
     assert int(np.isfinite(known).sum()) == points
     assert 0 not in known
-    assert [text for text in legend_of(ax) if "unknown" in text] == note
+    assert legend_of(ax) == ["runs", "one", "two"]
+    assert [" ".join(text.split()) for text in words_in(ax) if "unknown" in text] == [note] * bool(note)
     assert words_in(ax).count("?") == question_marks
 
 
@@ -125,7 +171,7 @@ def test_entirely_unknown_values_are_reported_in_the_middle() -> None:
 
     assert lines_of(ax, "run") == []
     assert words_in(ax) == ["cost unknown: one reported no\nusage"]
-    assert legend_of(ax) == ["runs", "one\ncost unknown"]
+    assert legend_of(ax) == ["runs", "one"]
 
 
 def test_the_reason_for_an_unknown_cost_is_in_the_plot() -> None:
@@ -133,8 +179,8 @@ def test_the_reason_for_an_unknown_cost_is_in_the_plot() -> None:
     unpriced = [run_of(looping((80, 20), None, end=2), name=name) for name in ("one", "two$^2$")]
     (above,) = words_in(lab.plots.cost(lab.frame([priced, *unpriced])))
     assert " ".join(above.split()) == (
-        "cost unknown for 2 of 3 runs: the price list does not have the provider 'one', the price list does not have the "
-        "provider 'two$^2$'; lab.plots.tokens shows tokens"
+        "cost unknown for 2 of 3 runs (one, two$^2$): the price list does not have the provider 'one', the price list does not have "
+        "the provider 'two$^2$'; lab.plots.tokens shows tokens"
     )
     assert max(map(len, above.splitlines())) <= 56
     (middle,) = words_in(lab.plots.cost(lab.frame(unpriced[:1])))
@@ -311,7 +357,7 @@ def test_curves_are_tokens_and_cost_with_one_legend() -> None:
     assert isinstance(figure, PlotFigure)
     assert [ax.get_ylabel() for ax in figure.axes] == ["cumulative tokens", "cumulative cost (US dollars)"]
     assert [ax.get_legend() for ax in figure.axes] == [None, None]
-    expected = ["runs", "one:m1\ncost unknown", "limits", "max_tokens 500", "max_cost_usd $0.01", "ended by", "completed"]
+    expected = ["runs", "m1", "limits", "max_tokens 500", "max_cost_usd $0.01", "ended by", "completed"]
     assert legend_of(figure) == expected
     assert figure.alt.count("per step of 1 run") == 2
 
@@ -332,12 +378,12 @@ def test_the_alt_text_describes_the_picture() -> None:
     )
 
     assert lab.plots.tokens(steps).alt == (
-        "Cumulative tokens per step of 2 runs: one:m1 2,400 after 2 steps, completed; two:m1 unknown after 1 step, turn_limit. "
-        "Limits: max_tokens 4,000. Tokens unknown for 1 of 2 runs: two:m1 reported no usage."
+        "Cumulative tokens per step of 2 runs: one 2,400 after 2 steps, completed; two unknown after 1 step, turn_limit. "
+        "Limits: max_tokens 4,000. Tokens unknown for 1 of 2 runs (two): no usage was reported."
     )
     assert lab.plots.cost(steps).alt == (
-        "Cumulative cost (US dollars) per step of 2 runs: one:m1 $0.0024 after 2 steps, completed; "
-        "two:m1 unknown after 1 step, turn_limit. Cost unknown for 1 of 2 runs: two:m1 reported no usage."
+        "Cumulative cost (US dollars) per step of 2 runs: one $0.0024 after 2 steps, completed; "
+        "two unknown after 1 step, turn_limit. Cost unknown for 1 of 2 runs (two): no usage was reported."
     )
 
 

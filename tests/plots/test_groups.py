@@ -82,7 +82,7 @@ def test_a_group_is_a_line_with_a_band_that_is_thin_for_few_runs() -> None:
 def test_an_unknown_cost_is_in_the_legend_and_the_alt_text() -> None:
     ax = lab.plots.bands(steps_of(("a", [NA, NA]), ("b", [1, NA]), ("c", [1, 2])), "cost")
 
-    assert legend_of(ax) == ["a\ncost unknown", "b\ncost partly unknown", "c"]
+    assert legend_of(ax) == ["a", "b", "c", "cost unknown: a", "cost partly unknown: b"]
     assert "a unknown after step 2" in ax.alt
     assert words_in(lab.plots.bands(steps_of(("a", [NA]))))[0] == "tokens unknown"
 
@@ -173,7 +173,7 @@ def test_cost_against_each_kind_of_success(score: Any, measure: str, label: str)
     assert set(cost_success_data(frame)["measure"]) == {measure}
     ax = lab.plots.cost_success(frame)
     assert ax.get_ylabel() == label
-    assert legend_of(ax) == ["a", "b\ncost unknown"]
+    assert legend_of(ax) == ["a", "b", "cost unknown: b"]
     assert drawn(ax, "point")["b"].get_markerfacecolor() == "none"
     assert "b" in ax.alt and "at a cost of unknown" in ax.alt
 
@@ -215,7 +215,7 @@ def test_small_multiples_share_axes_looks_and_one_legend() -> None:
     alone = [drawn(ax, "run") for ax in figure.axes]
     assert to_hex(alone[1]["r4"].get_color()) == to_hex(together["r4"].get_color()) != to_hex(alone[0]["r1"].get_color())
     assert [ax.get_legend() for ax in figure.axes] == [None, None]
-    assert legend_of(figure) == ["a", "b\ntokens partly unknown"]
+    assert legend_of(figure) == ["a", "b"]
     assert figure.alt.startswith("a: Cumulative tokens")
 
 
@@ -315,6 +315,48 @@ def test_the_picture_of_a_comparison(with_steps: bool) -> None:
     assert all(ax.get_legend() is None for ax in figure.axes)
     assert [text.split("\n")[0] for text in legend_of(figure)][:2] == ["a", "b"]
     assert "Cost against success of 2 groups" in figure.alt
+
+
+def test_a_comparison_says_once_of_which_groups_the_cost_is_unknown() -> None:
+    results = [run_of(looping(cost=cost, end=2), model=model) for model, cost in (("a", "0.01"), ("b", None), ("c", None))]
+    figure = lab.plots.comparison(results)
+
+    assert legend_of(figure) == ["a", "b", "c", "cost unknown: b, c"]
+    assert legend_of(lab.plots.frontier(results))[-1] == "cost or success unknown: b, c"
+    assert " ".join(legend_of(lab.plots.frontier(results))).count("unknown") == 1
+
+
+@pytest.mark.parametrize("frame", ["runs", "events"])
+def test_small_timelines_are_those_of_what_differs(frame: str) -> None:
+    results = [run_of(looping(end=2), model=model) for model in "aab"]
+    shown = results if frame == "runs" else lab.frame(results, "events")
+
+    assert [ax.get_title() for ax in lab.plots.small_multiples(lab.plots.timeline, shown).axes] == ["a", "b"]
+    bare = lab.frame(results, "events").drop(columns=["provider", "model"])
+    assert len(lab.plots.small_multiples(lab.plots.timeline, bare).axes) == 3, "one per run"
+
+
+@pytest.mark.parametrize(
+    ("do", "message"),
+    [
+        (lambda: lab.plots.tokens(THREE, colour="red"), "tokens takes no 'colour'. It takes: steps, ax."),
+        (lambda: lab.plots.bands(THREE, quantile=(0, 1)), "bands takes no 'quantile'. Did you mean 'quantiles'?"),
+        (lambda: lab.plots.small_multiples(lab.plots.tokens, THREE, level=0.9), "tokens takes no 'level'"),
+        (lambda: lab.plots.survival_data(runs(), group="a"), "survival_data takes no 'group'"),
+    ],
+)
+def test_a_wrong_keyword_is_an_error_that_lists_the_right_ones(do: Any, message: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        do()
+    assert message in str(caught.value)
+
+
+def test_all_plots_check_their_keywords() -> None:
+    plots = [name for name in lab.plots.__all__ if name.islower() and name != "small_multiples"]  # which passes them on
+    assert len(plots) > 20
+    for name in plots:
+        with pytest.raises(errors.ConfigurationError, match=f"{name} takes no 'nothing'"):
+            getattr(lab.plots, name)(THREE, nothing=1)
 
 
 def test_a_comparison_by_other_columns() -> None:

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 import agentlab as lab
 from agentlab import MaxCost, MaxTokensUsed, StepCountIs
-from agentlab.plots.figure import looks_of, short_names, shorten
+from agentlab.plots.figure import short_names, shorten
+from agentlab.plots.series import looks_of
 from tests.analysis.run_builders import known, steps_of
 
 MANY = 40
@@ -80,7 +81,7 @@ def test_further_groups_are_counted() -> None:
 
 
 def test_forty_groups_have_forty_looks_without_a_line() -> None:
-    looks = looks_of((f"provider-{place}", "") for place in range(48))
+    looks = looks_of(f"provider-{place}" for place in range(48))
 
     assert len({(one.colour, one.marker) for one in looks.values()}) == 48
 

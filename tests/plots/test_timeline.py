@@ -34,7 +34,7 @@ Happened = tuple[str, float, Any, str]
 
 def events_of(*happened: Happened, run_id: str = "r1") -> pd.DataFrame:
     """A hand-made events frame; a row is (event, at_s, step, detail)."""
-    rows = [(run_id, at_s, event, step, detail) for event, at_s, step, detail in happened]
+    rows = [(run_id, "one", "m1", at_s, event, step, detail) for event, at_s, step, detail in happened]
     frame = pd.DataFrame(rows, columns=[column.name for column in EVENT_COLUMNS])
     return frame.astype({column.name: column.dtype for column in EVENT_COLUMNS})
 

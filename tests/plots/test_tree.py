@@ -97,11 +97,11 @@ def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
     assert lines[f"run:{family[2].id}"].get_xydata().tolist() == [[5, 1], [8, 1]]
     assert f"open:{family[4].id}" in lines and f"open:{family[0].id}" not in lines
     assert [text.get_text() for text in ax.get_yticklabels()] == [
-        "1  one:m1",
+        "1  one",
         "1.2  max_turns 8",
-        "1.1  two:m1",
-        "1.1.1  two:m1",
-        "1.1.2  two:m1",
+        "1.1  two",
+        "1.1.1  two",
+        "1.1.2  two",
     ]
     assert [text.get_text() for text in ax.texts] == ["turn_limit", "turn_limit", "turn_limit", "completed", "not started"]
 
@@ -138,9 +138,9 @@ def test_the_alt_text_describes_the_tree(family: list[Run]) -> None:
     alt = lab.plots.tree(family[0]).alt  # type: ignore[attr-defined]
 
     assert alt.startswith(
-        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  max_turns 8 forked from 1 at step 5, 8 steps, turn_limit; "
+        "Tree of 5 runs: 1  one, 6 steps, turn_limit; 1.2  max_turns 8 forked from 1 at step 5, 8 steps, turn_limit; "
     )
-    assert "1.1.2  two:m1 forked from 1.1 at step 1, 1 step, not ended" in alt
+    assert "1.1.2  two forked from 1.1 at step 1, 1 step, not ended" in alt
 
 
 def test_no_runs_and_other_objects() -> None:
@@ -194,4 +194,4 @@ def test_a_branch_is_named_by_the_limits_that_changed_whatever_their_texts_are()
         r"stop AnyOf(HasToolCall('\ud83d'), StepCountIs(steps=2))",
     ]
     names = [text.get_text() for text in lab.plots.tree(first).get_yticklabels()]
-    assert names[:3] == ["1  \ufffdone:m1", "1.2  two:m1", "1.3  \ufffdone:m1"], "another model says more than a limit"
+    assert names[:3] == ["1  \ufffdone", "1.2  two", "1.3  \ufffdone"], "another model says more than a limit"

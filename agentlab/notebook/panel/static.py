@@ -19,8 +19,8 @@ from agentlab.notebook.markup import NEAR, Markup, dollars, duration, escape, na
 from agentlab.notebook.page.data import head_data, marks_of
 from agentlab.notebook.page.rich_text import at_most
 from agentlab.notebook.page.steps import Shown, step_html
-from agentlab.plots import curves
 from agentlab.plots.figure import DPI
+from agentlab.plots.usage_curves import curves_of
 from agentlab.records.frames import to_frame
 from agentlab.records.step import StepResult
 
@@ -69,10 +69,10 @@ class StaticPanel(StaticOutputs):
         if not any(len(run.history) for run in self._runs):
             return []
         steps = to_frame(self._runs)
-        if len(self._runs) > 1:  # a colour for each run, not for each provider
-            names = [f"{self._numbers[str(row.run_id)]}  {row.provider}:{row.model}" for row in steps.itertuples()]
-            steps = steps.assign(provider=names, model=None)
-        figure = curves(steps)
+        agents = {run.id: run.agent.name for run in self._runs}
+        figure = curves_of(
+            steps.assign(agent=steps["run_id"].map(agents).astype("string")), self._numbers if len(self._runs) > 1 else None
+        )
         width, height = (round(inches * DPI) for inches in figure.get_size_inches())
         return [Picture(figure.png(SCALE), figure.alt, width, height)]
 
