@@ -1,10 +1,11 @@
-"""The report of an experiment as one HTML file: methods, tables, figures, tasks, scorers, provenance, and the code to repeat it.
+"""The report of an experiment as one HTML file: tables, figures, methods, tasks, scorers, provenance, and the code to repeat it.
 
 It has no script. The analysis is embedded as JSON, which `lab.verify` reads.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,6 @@ from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, one_line
 from agentlab.errors import AgentlabError
-from agentlab.experiments.grid import AXES
 from agentlab.experiments.report import Data, rows_of, study_data
 from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.verify import DATA_ID
@@ -48,7 +48,7 @@ def report(results: ExperimentResults, path: str | os.PathLike[str] | None = Non
 def page(results: ExperimentResults) -> str:
     """Return the report."""
     data = study_data(results)
-    parts = "\n".join([*_head(data), *_methods(data), *_tables(data), *_figures(results), *_about(data)])
+    parts = "\n".join([*_head(data), *_results(data), *_figures(results), *_runs(data), *_methods(data), *_about(data)])
     body = f"""<main class="report {AS_WRITTEN}">
 {redact(parts)}
 </main>
@@ -70,7 +70,7 @@ def _text(value: object) -> str:
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = ()) -> str:
     """A table that scrolls by itself. Cells are escaped."""
-    cells = [[Markup(_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    cells = [[cell if isinstance(cell, Markup) else Markup(_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
     more = (
         f'<p class="quiet">… and {len(rows) - MOST_ROWS:,} more rows, in the data of this page.</p>'
         if len(rows) > MOST_ROWS
@@ -95,13 +95,43 @@ def _number(value: Any, column: str = "") -> str:
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _with_interval(row: Data, value: str, prefix: str) -> str:
-    """A figure with its interval, or without where there is none."""
-    if row.get(value) is None:
+def _estimate(value: float | None, low: float | None, high: float | None, column: str) -> str:
+    """A figure with its interval in brackets, all with the decimals at which the width of the interval has two digits.
+
+    Without an interval the figure has two digits, or is whole; a dash if it is unknown.
+    """
+    if value is None:
         return "–"
-    ends = [row[f"{prefix}_low"], row[f"{prefix}_high"]]
-    shown = "" if None in ends else f" [{_number(ends[0], prefix)}, {_number(ends[1], prefix)}]"
-    return f"{_number(row[value], prefix)}{shown}"
+    width = 0.0 if low is None or high is None else high - low
+    return f"{_rounded(value, _decimals(width or value), column)} {_interval(low, high, column)}".rstrip()
+
+
+def _share(count: int | None, of: int | None, low: float | None, high: float | None) -> str:
+    """A share of runs as a count, with the interval of the share in brackets; a dash if it is unknown."""
+    if count is None or not of:
+        return "–"
+    return f"{count:,} of {of:,} {_interval(low, high)}".rstrip()
+
+
+def _interval(low: float | None, high: float | None, column: str = "") -> str:
+    """An interval in brackets; empty if there is none."""
+    if low is None or high is None:
+        return ""
+    decimals = _decimals(high - low or high)
+    return f"[{_rounded(low, decimals, column)}, {_rounded(high, decimals, column)}]"
+
+
+def _decimals(size: float) -> int:
+    """Return the number of decimals with which a number of this size has two digits."""
+    return max(0, 1 - math.floor(math.log10(abs(size)))) if size else 0
+
+
+def _rounded(value: float, decimals: int, column: str) -> str:
+    if "usd" in column or column.startswith("cost"):
+        whole, _, cents = f"{abs(value):,.{max(2, decimals)}f}".partition(".")
+        return f"{'-' * (value < 0)}${whole}.{cents.rstrip('0').ljust(2, '0')}"
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _p(value: float | None) -> str:
@@ -125,14 +155,7 @@ def _head(data: Data) -> Iterator[str]:
 
 
 def _methods(data: Data) -> Iterator[str]:
-    yield "<h2>Methods</h2>"
-    yield _list([*_design(data), *_statistics(data)])
-    places: dict[str, list[str]] = {}
-    for sentence, place in _remarks(data):
-        places.setdefault(sentence, []).append(place)
-    if places:
-        care = [f"{sentence.rstrip('.')} ({'; '.join(dict.fromkeys(where))})." for sentence, where in places.items()]
-        yield f"<h3>To read with care</h3>{_list(care)}"
+    yield f"<h2>Methods</h2>{_list([*_design(data), *_statistics(data)])}"
 
 
 def _design(data: Data) -> Iterator[str]:
@@ -175,109 +198,139 @@ def _statistics(data: Data) -> Iterator[str]:
         )
 
 
-def _remarks(data: Data) -> Iterator[tuple[str, str]]:
-    """Yield sentences about a figure, each with the place of the figure."""
-    for name, shown in data["tables"].items():
-        for row in rows_of(shown) if name != "runs" else ():
-            for what in ("small_sample", "no_interval", "left_out", "mixed"):
-                if isinstance(row.get(what), str):
-                    text = f"{_WORDS.get(what, '')}{row[what]}"
-                    yield text[:1].upper() + text[1:], f"{name}, {_group(row)}"
-    for run in rows_of(data["tables"]["runs"]):
-        if run["score_error"]:
-            yield f"A score is missing: {cut(run['score_error'], 200)}", " / ".join(str(run[name]) for name in AXES)
-
-
-_WORDS = {"no_interval": "no interval: ", "left_out": "left out: "}
-
-
 def _group(row: Data) -> str:
     if "group" in row:
         return f"{row['group']} against {row['against']}"
     return " / ".join(str(row[name]) for name in ("agent", "settings") if name in row)
 
 
-# Tables ---------------------------------------------------------------------------------------------------------------------------
+# Results --------------------------------------------------------------------------------------------------------------------------
 
 
-def _tables(data: Data) -> Iterator[str]:
+class _Notes:
+    """What to read with care in a table: a mark beside each figure that it concerns, and the sentences below the table."""
+
+    def __init__(self) -> None:
+        self._sentences: dict[str, int] = {}
+
+    def beside(self, figure: object, *sentences: str | None) -> Markup:
+        """Return a cell with the marks of these sentences."""
+        marks = [self._sentences.setdefault(one, len(self._sentences) + 1) for one in sentences if one]
+        return Markup(_text(figure) + (f"<sup>{', '.join(map(str, sorted(marks)))}</sup>" if marks else ""))
+
+    def below(self) -> str:
+        lines = [f"<li>{escape(one[:1].upper() + one[1:], 1_000)}</li>" for one in self._sentences]
+        return f'<div class="care"><b>To read with care</b><ol>{"".join(lines)}</ol></div>' if lines else ""
+
+
+def _of_measures(words: str | None, what: str = "") -> dict[str, str]:
+    """Return by measure what a column of the summary says: `tokens, cost: why; score: why; advice on units`."""
+    found: dict[str, str] = {}
+    advice = ""
+    for part in (words or "").split("; "):
+        names, between, why = part.partition(": ")
+        if between and {*names.split(", ")} <= {*_MEASURES, "all"}:
+            found |= dict.fromkeys(names.split(", "), f"{what}{why}")
+        else:
+            advice += f"; {part}" if part else ""
+    return {name: why + (advice if "unit" in why else "") for name, why in found.items()}
+
+
+_MEASURES = ("completion", "success", "score", "tokens", "cost")
+
+
+def _results(data: Data) -> Iterator[str]:
     yield "<h2>Results</h2>"
     for name, shown in data["tables"].items():
-        rows = rows_of(shown)
+        rows, notes = rows_of(shown), _Notes()
         if name == "summary":
-            yield _summary(rows)
+            yield _summary(rows, notes) + notes.below()
         elif name.startswith("paired"):
-            yield _paired(name.removeprefix("paired "), rows)
+            yield _paired(name.removeprefix("paired "), rows, notes) + notes.below()
         elif name == "pass@k":
-            heads = ("group", "k", "pass@k [95 %]", "pass^k [95 %]", "tasks", "runs", "units")
-            lines = [
-                (
-                    _group(row),
-                    row["k"],
-                    _with_interval(row, "pass_at_k", "pass_at"),
-                    _with_interval(row, "pass_hat_k", "pass_hat"),
-                    *(_number(row[one]) for one in ("tasks", "runs", "units")),
+            yield _passes(rows, notes) + notes.below()
+
+
+def _summary(rows: Sequence[Data], notes: _Notes) -> str:
+    measures = {"completion": "completed", "success": "success", "score": "score", "tokens": "tokens", "cost": "cost"}
+    if all(row["success_rate"] is not None or row["score_mean"] is None for row in rows):
+        del measures["score"]  # it is the same share
+    heads = ("group", "runs", "errors", "units", *(f"{words} [95 %]" for words in measures.values()))
+    lines = []
+    for row in rows:
+        missing, none = _of_measures(row["left_out"], "left out: "), _of_measures(row["no_interval"], "no interval: ")
+        line: list[object] = [
+            _group(row),
+            notes.beside(_number(row["runs"]), missing.get("all"), row["mixed"]),
+            _number(row["failed"]),
+            notes.beside(_number(row["units"]), row["small_sample"]),
+        ]
+        line += [notes.beside(_measure(row, what, missing.get(what, "")), missing.get(what), none.get(what)) for what in measures]
+        lines.append(line)
+    caption = "Runs that completed and succeeded, and means of the others; in brackets the interval of the share or mean"
+    return _table(caption, heads, lines, range(1, len(heads)))
+
+
+def _measure(row: Data, what: str, missing: str) -> str:
+    """Return a figure of the summary with its interval; `missing` says how many runs are left out of it: `left out: 2 of 12 …`."""
+    low, high = row[f"{what}_low"], row[f"{what}_high"]
+    if what not in ("completion", "success"):
+        return _estimate(row[f"{what}_mean"], low, high, what)
+    left_out = re.search(r"(\d+) of", missing)
+    of = row["runs"] - row["not_ended"] - (int(left_out[1]) if left_out else 0)
+    rate = row[f"{what}_rate"]
+    return _share(None if rate is None else round(rate * of), of, low, high)
+
+
+def _paired(what: str, rows: Sequence[Data], notes: _Notes) -> str:
+    heads = ("group", "against", "difference [95 %]", "pairs", "units", "p", "p (Holm)", "different")
+    lines = [
+        (
+            row["group"],
+            row["against"],
+            notes.beside(
+                _estimate(row["difference"], row["low"], row["high"], what),
+                row["no_interval"] and f"no interval: {row['no_interval']}",
+            ),
+            notes.beside(row["pairs"], row["mixed"]),
+            notes.beside(row["units"], row["small_sample"]),
+            _p(row["p_value"]),
+            _p(row["p_holm"]),
+            {True: "yes", False: "not shown", None: "–"}[row["different"]],
+        )
+        for row in rows
+    ]
+    return _table(f"Differences of {what} on the same tasks", heads, lines, range(2, 8))
+
+
+def _passes(rows: Sequence[Data], notes: _Notes) -> str:
+    heads = ("group", "k", "pass@k [95 %]", "pass^k [95 %]", "tasks", "runs", "units")
+    lines = [
+        (
+            _group(row),
+            row["k"],
+            *(
+                notes.beside(
+                    _estimate(row[f"{one}_k"], row[f"{one}_low"], row[f"{one}_high"], one),
+                    row["no_interval"] and f"no interval: {row['no_interval']}",
                 )
-                for row in rows
-            ]
-            yield _table("Chance that one of k runs succeeds, and that all k do", heads, lines, range(1, 7))
+                for one in ("pass_at", "pass_hat")
+            ),
+            *(_number(row[one]) for one in ("tasks", "runs", "units")),
+        )
+        for row in rows
+    ]
+    return _table("Chance that one of k runs succeeds, and that all k do", heads, lines, range(1, 7))
+
+
+def _runs(data: Data) -> Iterator[str]:
     runs = data["tables"]["runs"]
     known = {name for row in rows_of(runs) for name, value in row.items() if value is not None}
     columns = [name for name in runs["columns"] if name != "detail" and name in known]
     cells = [[_number(row[name], name) if row[name] is not None else "–" for name in columns] for row in rows_of(runs)]
     numbers = [place for place, name in enumerate(columns) if name in ("repeat", "steps", "calls", "total_tokens", "cost_usd")]
     shown, state = _table("One row per run", columns, cells, numbers), " open" if len(cells) <= OPEN_ROWS else ""
-    yield f"<details{state}><summary>All {counted(len(cells), 'run')}</summary>{shown}</details>"
-
-
-def _summary(rows: Sequence[Data]) -> str:
-    heads = (
-        "group",
-        "runs",
-        "errors",
-        "units",
-        "completed [95 %]",
-        "success [95 %]",
-        "score [95 %]",
-        "tokens [95 %]",
-        "cost [95 %]",
-    )
-    lines = [
-        (
-            _group(row),
-            *(_number(row[name]) for name in ("runs", "failed", "units")),
-            _with_interval(row, "completion_rate", "completion"),
-            _with_interval(row, "success_rate", "success"),
-            _with_interval(row, "score_mean", "score"),
-            _with_interval(row, "tokens_mean", "tokens"),
-            _with_interval(row, "cost_mean", "cost"),
-        )
-        for row in rows
-    ]
-    return _table("Means and rates per group, with intervals; no brackets: no interval", heads, lines, range(1, 9))
-
-
-def _paired(what: str, rows: Sequence[Data]) -> str:
-    heads = ("group", "against", "difference [95 %]", "pairs", "units", "p", "p (Holm)", "different")
-    lines = []
-    for row in rows:
-        ends = [row["low"], row["high"]]
-        shown = "" if None in ends else f" [{_number(ends[0], what)}, {_number(ends[1], what)}]"
-        difference = "–" if row["difference"] is None else f"{_number(row['difference'], what)}{shown}"
-        different = {True: "yes", False: "not shown", None: "–"}[row["different"]]
-        lines.append(
-            (
-                row["group"],
-                row["against"],
-                difference,
-                row["pairs"],
-                row["units"],
-                _p(row["p_value"]),
-                _p(row["p_holm"]),
-                different,
-            )
-        )
-    return _table(f"Differences of {what} on the same tasks", heads, lines, range(2, 8))
+    yield f"<h2>Runs</h2><details{state}><summary>All {counted(len(cells), 'run')}</summary>{shown}</details>"
 
 
 # Figures --------------------------------------------------------------------------------------------------------------------------

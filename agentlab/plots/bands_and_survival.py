@@ -62,10 +62,10 @@ def bands_data(
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.bands_data(steps)[["group", "step", "runs", "median"]].head(3)
-               group  step  runs  median
-        0  anthropic     1     1   637.0
-        1  anthropic     2     1  1384.0
-        2  anthropic     3     1  2208.0
+                       group  step  runs  median
+        0  claude-sonnet-4-6     1     1   637.0
+        1  claude-sonnet-4-6     2     1  1384.0
+        2  claude-sonnet-4-6     3     1  2208.0
     """
     if what not in USED:
         raise ConfigurationError(f"lab.plots.bands(what={what!r}): choose tokens or cost.")
@@ -120,10 +120,10 @@ def survival_data(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.survival_data(runs)[["group", "step", "at_risk", "alive"]].head(3)
-               group  step  at_risk  alive
-        0  anthropic     0        1    1.0
-        1  anthropic     1        1    1.0
-        2  anthropic     2        1    1.0
+                       group  step  at_risk  alive
+        0  claude-sonnet-4-6     0        1    1.0
+        1  claude-sonnet-4-6     1        1    1.0
+        2  claude-sonnet-4-6     2        1    1.0
     """
     level, runs = checked_level(level), runs_of(runs, "lab.plots.survival")
     columns = grouping(runs, by)
@@ -169,7 +169,7 @@ def bands(
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.bands(steps, "tokens").alt
-        'Cumulative tokens per step, median and band of 3 groups: anthropic 3,146 (3,146 to 3,146) after step 4,...
+        'Cumulative tokens per step, median and band of 3 groups: claude-sonnet-4-6 3,146 (3,146 to 3,146) a...
     """
     data = bands_data(steps, what, by, quantiles)
     label = "cumulative tokens" if what == "tokens" else "cumulative cost (US dollars)"
@@ -258,7 +258,7 @@ def survival(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.survival(runs).alt
-        'Runs still running after each step, of 3 groups: anthropic at least half finished by step 4 (estimated), 1 o...
+        'Runs still running after each step, of 3 groups: claude-sonnet-4-6 at least half finished by step 4...
     """
     data = survival_data(runs, by, level=level, unit=unit)
     groups = _split(data)

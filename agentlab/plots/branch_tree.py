@@ -190,7 +190,7 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     Example:
         >>> branch = ended.fork(at=2)
         >>> lab.plots.tree(ended).alt
-        'Tree of 2 runs: 1  anthropic:cla…e-sonnet-4-6, 4 steps, stop_condition; 1.1  anthropic:cla…e-sonnet-4-6...
+        'Tree of 2 runs: 1  claude-sonnet-4-6, 4 steps, stop_condition; 1.1  claude-sonnet-4-6 forked from 1...
     """
     lanes = _lanes(tree_data(runs))
     shown = lanes[:SHOWN_LANES]

@@ -62,10 +62,10 @@ def frontier_data(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.frontier_data(runs)[["group", "cost", "rate", "efficient"]]
-               group      cost  rate  efficient
-        0  anthropic  0.014346   1.0      False
-        1     openai  0.001661   1.0       True
-        2     gemini  0.006862   1.0      False
+                       group      cost  rate  efficient
+        0  claude-sonnet-4-6  0.014346   1.0      False
+        1       gpt-5.4-mini  0.001661   1.0       True
+        2   gemini-3.5-flash  0.006862   1.0      False
     """
     options: dict[str, Any] = {"success_at": success_at, "unit": unit}
     runs = runs_of(runs, "lab.plots.frontier")
@@ -161,7 +161,7 @@ def frontier(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.frontier(runs).alt
-        'Cost against success of 3 groups: anthropic finished on its own 100% (no interval) at a cost of $0.0143 (...
+        'Cost against success of 3 groups: claude-sonnet-4-6 finished on its own 100% (no interval) at a cos...
     """
     options: dict[str, Any] = {"level": level, "success_at": success_at, "unit": unit}
     data, band = frontier_data(runs, by, **options), frontier_data(runs, by, band=True, **options)

@@ -97,7 +97,7 @@ class PlotFigure(Figure):
 
         Example:
             >>> lab.plots.curves(result.to_frame()).alt
-            'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
+            'Cumulative tokens per step of 1 run: claude-sonnet-4-6 3,146 after 4 steps, stop_condition. Cumulat...
         """
         return " ".join(axes.alt for axes in self.axes if isinstance(axes, PlotAxes) and axes.alt)
 

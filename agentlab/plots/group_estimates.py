@@ -71,10 +71,10 @@ def estimates_data(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.estimates_data(runs, "tokens")[["group", "runs", "value"]]
-               group  runs   value
-        0  anthropic     1  3146.0
-        1     openai     1  1424.0
-        2     gemini     1  2020.0
+                       group  runs   value
+        0  claude-sonnet-4-6     1  3146.0
+        1       gpt-5.4-mini     1  1424.0
+        2   gemini-3.5-flash     1  2020.0
     """
     if what not in LABELS:
         raise ConfigurationError(f"lab.plots.estimates(what={what!r}): choose one of {', '.join(LABELS)}.")
@@ -100,10 +100,10 @@ def cost_success_data(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.cost_success_data(runs)[["group", "cost", "measure", "rate"]]
-               group      cost     measure  rate
-        0  anthropic  0.014346  completion   1.0
-        1     openai  0.001661  completion   1.0
-        2     gemini  0.006862  completion   1.0
+                       group      cost     measure  rate
+        0  claude-sonnet-4-6  0.014346  completion   1.0
+        1       gpt-5.4-mini  0.001661  completion   1.0
+        2   gemini-3.5-flash  0.006862  completion   1.0
     """
     return cost_success_of(measured(runs, by, "cost_success", level=level, success_at=success_at, unit=unit))
 
@@ -181,7 +181,7 @@ def estimates(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.estimates(runs, "tokens").alt
-        'Tokens per run (mean) by group: anthropic 3,146 (no interval), 1 run; openai 1,424 (no interval), 1 run;...
+        'Tokens per run (mean) by group: claude-sonnet-4-6 3,146 (no interval), 1 run; gpt-5.4-mini 1,424 (n...
     """
     return draw_estimates(estimates_data(runs, what, by, level=level, success_at=success_at, unit=unit), what, ax)
 
@@ -204,7 +204,10 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         if not pd.isna(row["value"]):
             _point(ax, (float(row["value"]), place), looks[name], name, x=_reach(row, "value", "low", "high"))
             many = f"{row['known']} of {many}" if row["known"] < row["runs"] else many
-            text = "\n".join(filter(None, [f"{_number(float(row['value']), what)}  {many}", ", ".join(notes)]))
+            value = _number(float(row["value"]), what)
+            if what in SHARES:  # as a count: 100% of how many?
+                value, many = str(round(row["value"] * row["known"])), f"of {counted(row['known'], 'run')}"
+            text = "\n".join(filter(None, [f"{value}{' ' if what in SHARES else '  '}{many}", ", ".join(notes)]))
         ax.annotate(
             text, (1.02, place), xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
             annotation_clip=False, linespacing=1.15,
@@ -247,7 +250,7 @@ def cost_success(
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.cost_success(runs).alt
-        'Cost against success of 3 groups: anthropic finished on its own 100% (no interval) at a cost of $0.0143 (...
+        'Cost against success of 3 groups: claude-sonnet-4-6 finished on its own 100% (no interval) at a cos...
     """
     return draw_cost_success(cost_success_data(runs, by, level=level, success_at=success_at, unit=unit), ax)
 
@@ -435,7 +438,7 @@ def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.stop_reasons(runs).alt
-        'Stop reasons by provider: anthropic 1 terminated by stop_condition; openai 1 terminated by stop_conditi...
+        'Stop reasons by group: claude-sonnet-4-6 1 terminated by stop_condition; gpt-5.4-mini 1 terminated ...
     """
     data = stop_reasons_data(runs, by)
     rows = _rows(data)

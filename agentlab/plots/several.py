@@ -65,7 +65,7 @@ def small_multiples(
     Example:
         >>> steps = lab.frame([result, *others])
         >>> [axes.get_title() for axes in lab.plots.small_multiples(lab.plots.tokens, steps).axes]
-        ['anthropic', 'openai', 'gemini']
+        ['claude-sonnet-4-6', 'gpt-5.4-mini', 'gemini-3.5-flash']
     """
     if not callable(plot):
         raise ConfigurationError(f"lab.plots.small_multiples(plot={plot!r}): pass a function such as lab.plots.tokens.")

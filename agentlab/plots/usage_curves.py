@@ -189,7 +189,7 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.tokens(steps).alt
-        'Cumulative tokens per step of 3 runs: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition;...
+        'Cumulative tokens per step of 3 runs: claude-sonnet-4-6 3,146 after 4 steps, stop_condition; gpt-5....
     """
     return _plot(steps, TOKENS, ax)
 
@@ -204,7 +204,7 @@ def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.cost(steps).alt
-        'Cumulative cost (US dollars) per step of 3 runs: anthropic:claude-sonnet-4-6 $0.0143 after 4 steps, sto...
+        'Cumulative cost (US dollars) per step of 3 runs: claude-sonnet-4-6 $0.0143 after 4 steps, stop_cond...
     """
     return _plot(steps, COST, ax)
 
@@ -215,7 +215,7 @@ def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
 
     Example:
         >>> lab.plots.curves(result.to_frame()).alt
-        'Cumulative tokens per step of 1 run: anthropic:claude-sonnet-4-6 3,146 after 4 steps, stop_condition. C...
+        'Cumulative tokens per step of 1 run: claude-sonnet-4-6 3,146 after 4 steps, stop_condition. Cumulat...
     """
     return curves_of(steps_of(steps, "lab.plots.curves"))
 

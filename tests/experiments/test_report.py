@@ -23,7 +23,7 @@ import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.experiments.verify import read_report
-from agentlab.notebook.report import _number
+from agentlab.notebook.report import _estimate, _number
 from agentlab.testing import ScriptedProvider, say
 
 from .parts import looking, uneven
@@ -260,7 +260,7 @@ def test_the_page_has_all_parts_one_data_element_and_no_script(study: Study) -> 
     page = study.report.read_text()
     tree = html5lib.parse(page, namespaceHTMLElements=False)
     assert [element.text for element in tree.iter("h2")] == [
-        "Methods", "Results", "Figures", "Tasks", "Agents and settings", "Scorers", "Provenance", "To repeat it",
+        "Results", "Figures", "Runs", "Methods", "Tasks", "Agents and settings", "Scorers", "Provenance", "To repeat it",
     ]  # fmt: skip
     scripts = list(tree.iter("script"))
     assert [one.get("type") for one in scripts] == ["application/json"]
@@ -273,6 +273,72 @@ def test_the_page_has_all_parts_one_data_element_and_no_script(study: Study) -> 
     assert "24 replayed from recordings" in text
     for task in study.results.grid.tasks:
         assert task.hash in text
+
+
+def rows_of_table(page: str, place: int) -> list[list[str]]:
+    table = list(html5lib.parse(page, namespaceHTMLElements=False).iter("table"))[place]
+    cells = [[cell for cell in row if cell.tag in ("td", "th")] for row in table.iter("tr")]
+    return [["".join(cell.itertext()) for cell in row] for row in cells]
+
+
+def test_shares_of_runs_are_counts_and_figures_have_the_digits_of_their_interval(study: Study) -> None:
+    heads, *rows = rows_of_table(study.report.read_text(), 0)
+    shown = [dict(zip(heads, row, strict=True)) for row in rows]
+
+    assert [row["completed [95 %]"] for row in shown] == ["12 of 12 [0.54, 1]"] * 2
+    assert [row["success [95 %]"] for row in shown] == ["12 of 12 [0.54, 1]", "4 of 12 [0.04, 0.78]"]
+    assert "score [95 %]" not in heads, "the same as success"
+    assert [row[2] for row in rows_of_table(study.report.read_text(), 3)[1:]] == ["1 [0.54, 1]"] * 2 + ["0.33 [0.04, 0.78]"] * 2
+
+
+def test_what_to_read_with_care_is_beside_the_figure_it_concerns(study: Study) -> None:
+    page = html5lib.parse(study.report.read_text(), namespaceHTMLElements=False)
+    first = next(page.iter("table"))
+    marked = ["".join(cell.itertext()) for cell in first.iter("td") if cell.find("sup") is not None]
+    notes = ["".join(line.itertext()) for line in next(one for one in page.iter("div") if one.get("class") == "care").iter("li")]
+
+    assert marked == ["61", "152", "–3"] * 2, "6 units, 15 tokens, no cost"
+    assert [note.partition(",")[0] for note in notes] == [
+        "6 independent units: fewer than 20", "No interval: 12 values in 6 independent units", "No interval: none known",
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_runs_without_a_score_are_left_out_of_a_count() -> None:
+    def score(result: lab.RunResult, task: lab.Task) -> bool:
+        if task.id == "Peru":
+            raise ValueError("no idea")
+        return task.id != "Norway"
+
+    agent = lab.Agent(ScriptedProvider(lambda request, index: say("Paris")), name="a")
+    page = str(ended(lab.Experiment([agent], TASKS, score=score)).report())
+    heads, row = rows_of_table(page, 0)
+
+    assert dict(zip(heads, row, strict=True))["success [95 %]"].startswith("4 of 5 [")
+    assert "Left out: 1 of 6 without a score" in page
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "column", "shown"),
+    [
+        (0.5, 0.1881, 0.8119, "score", "0.5 [0.19, 0.81]"),
+        (1234.56, 1100.4, 1350.8, "tokens", "1,235 [1,100, 1,351]"),
+        (0.0123456, 0.0101, 0.0145, "cost", "$0.0123 [$0.0101, $0.0145]"),
+        (12.3456, 10.1, 14.5, "cost", "$12.35 [$10.10, $14.50]"),
+        (-0.33333, -0.6001, -0.0603, "score", "-0.33 [-0.6, -0.06]"),
+        (0.5, 0.499, 0.501, "score", "0.5 [0.499, 0.501]"),
+        (0.33333, None, None, "score", "0.33"),
+        (1234.56, None, None, "tokens", "1,235"),
+        (1 / 3000, None, None, "cost", "$0.00033"),
+        (0.0, None, None, "score", "0"),
+        (15.0, 15.0, 15.0, "tokens", "15 [15, 15]"),
+        (None, None, None, "score", "–"),
+    ],
+)
+def test_a_figure_has_the_digits_that_its_interval_has(
+    value: float | None, low: float | None, high: float | None, column: str, shown: str
+) -> None:
+    assert _estimate(value, low, high, column) == shown
 
 
 def test_the_code_in_the_page_makes_the_study_again(study: Study, tmp_path: Path) -> None:
