@@ -17,7 +17,7 @@ import pandas as pd
 
 from agentlab._internal.formatting import counted, exactly
 from agentlab._internal.redaction import redact, text_of
-from agentlab._internal.safe_text import AS_WRITTEN, cut, printable
+from agentlab._internal.safe_text import AS_WRITTEN, cut, one_line, printable
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.limits.reading import Action
@@ -33,8 +33,8 @@ from agentlab.storage import codec
 class RunDiff(pd.DataFrame):
     """The steps of two runs side by side, a DataFrame with one row per step; the result of `lab.diff`.
 
-    Its display begins with the first difference, and the differences in tokens, cost and end. The properties have them as values. A
-    selection of rows or columns is a plain DataFrame.
+    Its display begins with the agents or models if they differ, the first difference, and the differences in tokens, cost and end. The
+    properties have them as values. A selection of rows or columns is a plain DataFrame.
 
     Example:
         >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
@@ -121,11 +121,11 @@ class RunDiff(pd.DataFrame):
         left = self.shape[1] - shown.shape[1]
         more = f"\n… and {counted(left, 'column')} more: .columns" if left else ""
         with pd.option_context("display.max_columns", None, "display.width", 200):
-            return f"{self.summary}\n{shown!r}{more}"
+            return f"{self.attrs['names']}{self.summary}\n{shown!r}{more}"
 
     def _repr_html_(self) -> str | None:
         table = super()._repr_html_()  # type: ignore[misc]
-        head = html.escape(printable(self.summary))
+        head = html.escape(printable(f"{self.attrs['names']}{self.summary}"))
         return None if table is None else f'<div class="{AS_WRITTEN}"><p><b>{head}</b></p>{table}</div>'
 
 
@@ -173,6 +173,7 @@ def diff(run_a: Recorded, run_b: Recorded) -> RunDiff:
         "first_difference": first["step"],
         "what": first["differs_in"],
         "what_in_full": first["differs_in"] + (_limits_in_words(a, b, first) if first["differs_in"] == "limits" else ""),
+        "names": _names(a, b),
         "steps": len(rows),
         "tokens": (a.total_tokens, b.total_tokens),
         "cost_difference_usd": _usd(_minus(b.total_cost_usd, a.total_cost_usd)),
@@ -180,6 +181,14 @@ def diff(run_a: Recorded, run_b: Recorded) -> RunDiff:
         "states": (a.state, b.state),
     }
     return found
+
+
+def _names(a: _Side, b: _Side) -> str:
+    """Return which run is which, by the first of agent, model and provider that differs: `a: claude-a, b: claude-b. `."""
+    for one, other in zip(a.names, b.names, strict=True):
+        if one != other and one and other:
+            return f"a: {one_line(one, 60)}, b: {one_line(other, 60)}. "
+    return ""
 
 
 def _limits_in_words(a: _Side, b: _Side, row: Mapping[str, Any]) -> str:
@@ -209,6 +218,8 @@ _DIFF: dict[str, str] = {
 class _Side:
     """One of the two runs."""
 
+    names: tuple[str, str, str]
+    """Agent, model and provider; no agent if it has no name."""
     steps: Sequence[StepResult]
     forked_at: int
     """The number of steps that it took over from its parent."""
@@ -239,7 +250,9 @@ class _Side:
         steps, uses = source.history[:], source.history.cut_off  # copied once: another thread may append
         totals = list(step_rows(steps))
         tokens, cost = [0, *(row.tokens for row in totals)], [Decimal(0), *(row.cost_usd for row in totals)]
+        agent = str(getattr(getattr(recorded, "agent", None), "name", ""))
         return cls(
+            ("" if agent == f"{source.provider}:{source.model}" else agent, source.model, source.provider),
             steps,
             source.forked_at or 0,
             getattr(getattr(recorded, "agent", None), "instructions", None),

@@ -278,7 +278,7 @@ class ExperimentResults(Displayable):
     def report(self, path: str | os.PathLike[str] | None = None) -> str | Path:
         """Write the study as one HTML file, and return the path; without `path` return the HTML.
 
-        The page has methods, tables, figures, tasks, scorers, provenance and the code to repeat it. It needs neither a kernel nor a
+        The page has tables, figures, methods, tasks, scorers, provenance and the code to repeat it. It needs neither a kernel nor a
         network, has no script, and no known key is in it. Its data are embedded, so that `lab.verify` can repeat the analysis on the
         recordings. An existing file is replaced.
 

@@ -587,3 +587,25 @@ def test_the_work_grows_in_proportion_to_the_steps() -> None:
 
     work(1)  # imports
     assert work(200) < 4.5 * work(50)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ({"model": "m1"}, {"model": "m2"}, "a: m1, b: m2. First"),
+        ({"model": "m1", "agent": "brief"}, {"model": "m1", "agent": "thorough"}, "a: brief, b: thorough. First"),
+        ({"model": "m1", "name": "one"}, {"model": "m1", "name": "two"}, "a: one, b: two. First"),
+        ({"model": "m1"}, {"model": "m1"}, "First"),
+    ],
+    ids=["models", "named agents", "providers", "nothing"],
+)
+def test_the_display_says_which_run_is_which_if_they_differ(one: dict[str, str], other: dict[str, str], said: str) -> None:
+    runs = []
+    for place, names in enumerate((one, other)):
+        model = ScriptedProvider([say(f"Answer {place}.")], name=names.get("name", "p"), model=names["model"])
+        runs.append(lab.Agent(model, name=names.get("agent")).run("go"))
+        go(runs[-1].step())
+    found = lab.diff(*runs)
+
+    assert repr(found).startswith(said)
+    assert f"<b>{said}" in str(found._repr_html_())

@@ -65,13 +65,13 @@ function makeChart(store, measure, onLimit) {
     picture.setAttribute("width", width);
     picture.replaceChildren(
       ...frameOf(scale, measure),
-      ...curvesOf(run, beside, scale, measure),
+      ...curvesOf(run, beside, scale, measure, (one) => lookOf(store, one)),
       ...limitLine(scale, measure, [run, ...beside]),
       cursor,
     );
     legend.replaceChildren(
-      ...beside.map((one, place) => {
-        const line = draw("line", { x1: 0, x2: 24, y1: 2, y2: 2, class: `b${place}` });
+      ...(beside.length ? [run, ...beside] : []).map((one) => {
+        const line = draw("line", { x1: 0, x2: 24, y1: 2, y2: 2, class: lookOf(store, one) });
         return make("span", {}, draw("svg", { "aria-hidden": "true", width: 24, height: 4, class: "page-dash" }, line), one.name);
       }),
     );
@@ -133,6 +133,12 @@ function runsBeside(store) {
   return others.filter((one) => one && one !== run && one.steps.length);
 }
 
+/** The classes with the colour and the dashes of a run, by its place in the page: the same in all charts, as in the plots of Python. */
+function lookOf(store, run) {
+  const place = store.runs().findIndex((one) => one.id === run.id);
+  return `r${place % 6} d${((place % 6) + Math.floor(place / 6)) % 4}`;
+}
+
 /**
  * Steps to x and values to y. A limit that is far above the curve would flatten it: then it is named at the upper edge. `reach` is what
  * the upper edge means at least, while the limit is dragged.
@@ -184,8 +190,8 @@ function frameOf(scale, measure) {
   ].filter(Boolean);
 }
 
-/** The curves, with at most one point for each pixel; an unknown total leaves a gap. */
-function curvesOf(run, beside, scale, measure) {
+/** The curves, with at most one point for each pixel; an unknown total leaves a gap. Of several runs, each has its own look. */
+function curvesOf(run, beside, scale, measure, lookOfRun) {
   const points = (one) => {
     const every = Math.max(1, Math.ceil(one.steps.length / scale.width));
     const found = [[scale.x(0), scale.y(0)]];
@@ -208,8 +214,8 @@ function curvesOf(run, beside, scale, measure) {
       draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }),
     );
   }
-  shapes.push(...beside.map((one, place) => draw("path", { d: line(points(one)), class: `page-curve beside b${place}` })));
-  shapes.push(draw("path", { d: line(own), class: "page-curve" }));
+  shapes.push(...beside.map((one) => draw("path", { d: line(points(one)), class: `page-curve beside ${lookOfRun(one)}` })));
+  shapes.push(draw("path", { d: line(own), class: beside.length ? `page-curve ${lookOfRun(run)}` : "page-curve" }));
   return shapes;
 }
 
