@@ -54,6 +54,7 @@ _COLUMNS = {
     "lane": "Int64",
     "provider": "string",
     "model": "string",
+    "agent": "string",
     "label": "string",
     "changed": "string",
     "stop_reason": "string",
@@ -72,9 +73,9 @@ def tree_data(runs: Displayable) -> pd.DataFrame:
     Columns: `run_id`, `parent_run_id`, `forked_at` (number of steps copied from the parent; NA: not a branch), `called_in` (the step of
     the caller; NA: not a sub-agent); `kind` (`run`, `branch` or `sub-agent`); `first_step` and `last_step`, the ends of the run's line
     on the axis of the first run's steps (a sub-agent's line begins at the step that called it; 0 if the parent is not shown); `steps`,
-    `lane`, `provider`, `model`; `label`, the run's place in the tree (`1.2` is the second child of `1`); `changed`, the new limits of a
-    branch in its first own step (NA: as before, or no such step); `stop_reason` and `terminated` (NA: not ended), `tokens` and
-    `cost_usd` of the whole run, sub-agents included (NA: unknown).
+    `lane`, `provider`, `model`, `agent` (its name; NA: a result, which has none); `label`, the run's place in the tree (`1.2` is the
+    second child of `1`); `changed`, the new limits of a branch in its first own step (NA: as before, or no such step); `stop_reason`
+    and `terminated` (NA: not ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
     `runs` is a run, whose relatives are shown too, a list of runs or results, a Lockstep, a Store, or the results of an experiment.
     Forks of later steps are nearer to the line of their parent, so that no two lines cross; those of one step are in order.
@@ -157,6 +158,7 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
         len(history),
         lane,
         *map(whole, model),
+        None if isinstance(run, RunResult) else whole(run.agent.name),
         member.name,
         _changed(history, origin.forked_at or 0) or None,
         None if result is None else str(result.stop_reason),
@@ -181,11 +183,11 @@ def _changed(history: RunHistory, forked_at: int) -> str:
 def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     """Draw runs, their branches and their sub-agents' runs as lines over their steps; each begins at the line of its parent.
 
-    `runs` is a run, whose relatives are drawn too, a list of runs or results, a store, or the results of an experiment. A run
-    is named by its place in the tree (`1.2` is the second child of `1`), and by its model; a branch on the model of its parent by the
-    limits that were changed. A sub-agent's line begins with a dashed connection at the step
-    of the caller. The mark and the words at the right end of a line show why the run ended. Returns the axes; see `tree_data` for their
-    data. Errors: ConfigurationError for anything else.
+    `runs` is a run, whose relatives are drawn too, a list of runs or results, a store, or the results of an experiment. A run is named
+    by its place in the tree (`1.2` is the second child of `1`), and by its agent or model; a branch on the model of its parent by the
+    limits that were changed. A sub-agent's line begins with a dashed connection at the step of the caller. The mark and the words at
+    the right end of a line show why the run ended. Returns the axes; see `tree_data` for their data. Errors: ConfigurationError for
+    anything else.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -222,7 +224,7 @@ class _Lane:
     parent: str
     label: str
     series: str
-    """The name of its model, as far as the models differ."""
+    """The name of its agent or model, as far as they differ."""
     changed: str
     """For a branch on the model of its parent."""
     place: int

@@ -204,10 +204,10 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         if not pd.isna(row["value"]):
             _point(ax, (float(row["value"]), place), looks[name], name, x=_reach(row, "value", "low", "high"))
             many = f"{row['known']} of {many}" if row["known"] < row["runs"] else many
-            value = _number(float(row["value"]), what)
-            if what in SHARES:  # as a count: 100% of how many?
-                value, many = str(round(row["value"] * row["known"])), f"of {counted(row['known'], 'run')}"
-            text = "\n".join(filter(None, [f"{value}{' ' if what in SHARES else '  '}{many}", ", ".join(notes)]))
+            shown = f"{_number(float(row['value']), what)}  {many}"
+            if what in SHARES:  # 100% of how many?
+                shown = f"{round(row['value'] * row['known'])} of {counted(row['known'], 'run')}"
+            text = "\n".join(filter(None, [shown, ", ".join(notes)]))
         ax.annotate(
             text, (1.02, place), xycoords=("axes fraction", "data"), va="center", color=look.TEXT, fontsize=look.SMALL_POINTS,
             annotation_clip=False, linespacing=1.15,

@@ -317,6 +317,13 @@ def test_the_picture_of_a_comparison(with_steps: bool) -> None:
     assert "Cost against success of 2 groups" in figure.alt
 
 
+def test_a_share_of_runs_is_a_count_beside_its_point() -> None:
+    ax = lab.plots.estimates(runs_of(["a"] * 30, terminated=[True] * 30))
+
+    assert ax.texts[0].get_text().splitlines()[0] == "30 of 30 runs"
+    assert "a 100% (" in ax.alt and "30 runs" in ax.alt  # type: ignore[attr-defined]
+
+
 def test_a_comparison_says_once_of_which_groups_the_cost_is_unknown() -> None:
     results = [run_of(looping(cost=cost, end=2), model=model) for model, cost in (("a", "0.01"), ("b", None), ("c", None))]
     figure = lab.plots.comparison(results)

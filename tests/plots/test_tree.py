@@ -21,7 +21,7 @@ from .builders import listed, look, looping
 
 COLUMNS = [
     "run_id", "parent_run_id", "forked_at", "called_in", "kind", "first_step", "last_step", "steps", "lane", "provider", "model",
-    "label", "changed", "stop_reason", "terminated", "tokens", "cost_usd",
+    "agent", "label", "changed", "stop_reason", "terminated", "tokens", "cost_usd",
 ]  # fmt: skip
 
 
@@ -195,3 +195,15 @@ def test_a_branch_is_named_by_the_limits_that_changed_whatever_their_texts_are()
     ]
     names = [text.get_text() for text in lab.plots.tree(first).get_yticklabels()]
     assert names[:3] == ["1  \ufffdone", "1.2  two", "1.3  \ufffdone"], "another model says more than a limit"
+
+
+def test_named_agents_on_one_model_differ_in_name_and_colour() -> None:
+    def named(name: str) -> Run:
+        return ended(lab.Agent(ScriptedProvider([say("done")], name="one", model="m1"), name=name).run("go"))
+
+    first, second = named("brief"), named("thorough")
+    ax = lab.plots.tree([first, second])
+    lines = {line.get_gid(): line for line in ax.lines}
+
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["1  brief", "2  thorough"]
+    assert lines[f"run:{first.id}"].get_color() != lines[f"run:{second.id}"].get_color()
