@@ -394,19 +394,19 @@ FILLS = {
 
 @helps_with_keywords
 def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By | None = None) -> pd.DataFrame:
-    """Return the number of runs per stop reason for each provider, or for each group by other columns.
+    """Return the number of runs per stop reason for each group.
 
-    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`; `ended`: unknown which of the first two), `stop_reason`
-    (NA: not ended) and `runs`, a count of at least 1. Providers are in the order of their first run. With `by`, the first column is
-    called `group`. The runs of sub-agents are left out.
+    Columns: `group` (`provider` if the groups are the providers), `outcome` (`terminated`, `truncated`, `not_ended`; `ended`: unknown
+    which of the first two), `stop_reason` (NA: not ended) and `runs`, a count of at least 1. Groups are in the order of their first
+    run. The runs of sub-agents are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
         >>> lab.plots.stop_reasons_data(runs)
-            provider     outcome     stop_reason  runs
-        0  anthropic  terminated  stop_condition     1
-        1     openai  terminated  stop_condition     1
-        2     gemini  terminated  stop_condition     1
+                       group     outcome     stop_reason  runs
+        0  claude-sonnet-4-6  terminated  stop_condition     1
+        1       gpt-5.4-mini  terminated  stop_condition     1
+        2   gemini-3.5-flash  terminated  stop_condition     1
     """
     runs = runs_of(runs, "lab.plots.stop_reasons")
     columns = grouping(runs, by)

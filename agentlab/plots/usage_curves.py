@@ -189,7 +189,7 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example:
         >>> steps = lab.frame([result, *others])
         >>> lab.plots.tokens(steps).alt
-        'Cumulative tokens per step of 3 runs: claude-sonnet-4-6 3,146 after 4 steps, stop_condition; gpt-5....
+        'Cumulative tokens per step of 3 runs: claude-sonnet-4-6 3,146 after 4 steps, stop_condition; gpt-5.4...
     """
     return _plot(steps, TOKENS, ax)
 
