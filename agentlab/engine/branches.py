@@ -31,12 +31,16 @@ from agentlab.records.result import RunResult
 class RunLike(Protocol):
     """What the engine needs of a run; documented in `lab.Run`."""
 
-    limits: LiveSettings
     timeline: Timeline
     control: Control
     stepper: Stepper
     worker: Worker[Any, Any]
     branches: Branches[Any]
+
+    @property
+    def limits(self) -> LiveSettings:
+        """The limits."""
+        ...
 
     @property
     def id(self) -> str:
