@@ -252,9 +252,10 @@ def _number(value: Cost | Number) -> Decimal:
     if not isinstance(value, Cost):
         return Decimal(str(value)) if isinstance(value, float) else Decimal(value)
     if value.usd is None:
+        reason = value.reason.rstrip(".") or "no reason is recorded"
         raise AgentlabError(
-            f"The cost is unknown: {value.reason.rstrip('.') or 'no reason is recorded'}. Its known part is {value.known_usd} US dollars: use "
-            "`cost.known_usd` of a step, or `history.known_cost_usd`."
+            f"The cost is unknown: {reason}. Its known part is {value.known_usd} US dollars: use `cost.known_usd` of a step, or "
+            "`history.known_cost_usd`."
         )
     return value.usd
 
