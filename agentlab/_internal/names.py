@@ -1,6 +1,6 @@
 """Errors for unknown names and keywords, which suggest the equivalent of another tool's name or the nearest name.
 
-Other modules of agentlab are imported only when an error is created, since they import this module themselves.
+Modules that need this one are imported only when an error is created.
 """
 
 from __future__ import annotations

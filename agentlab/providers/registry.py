@@ -42,13 +42,13 @@ _ALIASES = {
 """Names that other tools give to a provider."""
 
 
-def resolve(spec: str, **settings: Any) -> ProviderProtocol:
+def resolve(spec: str, http_client: Any = None) -> ProviderProtocol:
     """Return the provider of a `provider:model` string, such as `openai:gpt-4.1-mini` or, with a version of its API,
-    `gemini@v1:gemini-3.5-flash`. `settings` that are None are left out. Raises UnknownProviderError."""
+    `gemini@v1:gemini-3.5-flash`. Raises UnknownProviderError."""
     name, colon, model = spec.partition(":")
     name, model = name.strip(), model.strip()
     if name and model:
-        return Provider(name, model=model, **{key: value for key, value in settings.items() if value is not None})
+        return Provider(name, model=model, http_client=http_client)
     vendor = None if colon or not name else vendor_of(name)
     example = f"{vendor}:{name}" if vendor else "openai:gpt-4.1-mini"
     if _built_in(name) is not None:
@@ -72,6 +72,7 @@ def Provider(  # noqa: N802  public as lab.Provider
     model: str,
     base_url: str | None = None,
     api_key: str | None = None,
+    http_client: Any = None,
     **settings: Any,
 ) -> ProviderProtocol:
     """Create a provider with settings that a `provider:model` string cannot express.
@@ -81,8 +82,9 @@ def Provider(  # noqa: N802  public as lab.Provider
     ConfigurationError for invalid settings.
 
     `http_client` is your own `httpx.AsyncClient`, or one of httpx2, with its proxy, certificates, hooks, time-outs or mock transport.
-    It is used as it is and never closed; only time-outs of 5 s, httpx's default, become agentlab's longer ones, and redirects are not
-    followed. A client belongs to one event loop: in a notebook, `await` the run, or use `run.start(loop="kernel")`.
+    It is used as it is and never closed; only time-outs of 5 s, httpx's default, become agentlab's longer ones, no redirect is
+    followed, and no request waits for a connection with a time-out. A client belongs to one event loop: in a notebook, `await` the
+    run, or use `run.start(loop="kernel")`.
 
     Example:
         >>> local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gemma3")
@@ -104,7 +106,8 @@ def Provider(  # noqa: N802  public as lab.Provider
     for setting, value in (("base_url", base_url), ("api_key", api_key)):
         if value is not None and not isinstance(value, str):
             raise ConfigurationError(f'{setting}=… of {name} is of the type {type(value).__name__}: pass text, {setting}="…".')
-    given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
+    fields = {"base_url": base_url, "api_key": api_key, "http_client": http_client}
+    given = {key: value for key, value in fields.items() if value is not None}
     try:
         return make(model=model, **given, **settings)
     except TypeError as error:
