@@ -48,6 +48,11 @@ class RunLike(Protocol):
         ...
 
     @property
+    def limits(self) -> LiveSettings:
+        """The live limits."""
+        ...
+
+    @property
     def agent(self) -> Any:
         """The agent."""
         ...
@@ -265,7 +270,7 @@ def fork_plan(
         terminating=before.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
         approve=before.approve if approve is None else as_approve(approve, chosen.tools),
     )
-    if stop is not None or agent is not None or budget is not None:
+    if stop is not None or agent is not None:
         known = never_met(before, context.agent)
         warn_of([remark for remark in never_met(settings, chosen, prefix.history) if remark not in known], stacklevel=4)
     if prompt is not None:

@@ -64,8 +64,8 @@ class Stepper:
             timeline, agent = self.timeline, self.context.agent
             timeline.emit(events.LimitsChanged(timeline.clock.elapsed_s(), before, after, by))
             self._wake_waiting()
-            if by == "code":  # an edit in the panel is checked there
-                known = never_met(before, agent, timeline.history)
+            if by == "code":  # an edit in the panel is checked there; a lower budget is no mistake
+                known = never_met(replace(before, budget=after.budget), agent, timeline.history)
                 for remark in never_met(after, agent, timeline.history):
                     if remark not in known:
                         timeline.warn_once(remark)

@@ -547,8 +547,7 @@ def test_an_unreachable_condition_is_reported_when_the_run_is_made(condition: St
     assert [str(one.message) for one in caught] == remarks
     assert all(one.category is lab.AgentlabWarning and one.filename == __file__ for one in caught)
     if any(remark.endswith((ALWAYS, NEVER)) for remark in remarks):  # the message for the whole condition comes first
-        with warnings.catch_warnings(action="ignore"):  # it may be below a count
-            run.limits.max_turns = 2
+        run.limits.max_turns = 2
         assert len(go_to_the_end(run).history) == (1 if remarks[0].endswith(ALWAYS) else 2)
 
 
@@ -604,19 +603,20 @@ def test_a_condition_above_the_budget_is_reported(condition: StopCondition, budg
     assert [str(one.message) for one in caught] == remarks
 
 
-def test_a_limit_that_is_lowered_below_a_condition_is_reported() -> None:
+def test_a_condition_that_is_set_above_the_budget_is_reported_and_a_lower_budget_is_not() -> None:
     run = looping().run("go", stop=StepCountIs(8))
-    with pytest.warns(lab.AgentlabWarning, match="StepCountIs.* can never be met: max_turns=5 of the budget"):
+    with warnings.catch_warnings(action="error"):
         run.limits.max_turns = 5
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run.limits.max_turns = 9
+        run.limits.max_cost = 1
+    with pytest.warns(lab.AgentlabWarning, match="StepCountIs.* can never be met: max_turns=5 of the budget"):
+        run.limits.stop = StepCountIs(30)
+    with pytest.warns(lab.AgentlabWarning, match=r"MaxCost.* can never be met: max_cost=1 of the budget"):
+        run.limits.stop = MaxCost(2) | StepCountIs(3)
     go_to_the_end(run)
-    with pytest.warns(lab.AgentlabWarning, match="max_turns=3 of the budget"):
-        run.fork(at=1, budget=lab.Budget(max_turns=3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run.fork(at=8, budget=lab.Budget(max_turns=7))
+    with warnings.catch_warnings(action="error"):
+        run.fork(at=1, budget=lab.Budget(max_turns=2))
+    with pytest.warns(lab.AgentlabWarning, match="max_turns=2 of the budget"):
+        run.fork(at=1, stop=StepCountIs(3), budget=lab.Budget(max_turns=2))
 
 
 WORDS = {
