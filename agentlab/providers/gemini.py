@@ -152,7 +152,7 @@ class Gemini(Server):
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-_CALL: read.Fields = {"name": read.TEXT, "args": (read.NULL, dict), "id": read.TEXT}
+_CALL: read.Fields = {"name": read.TEXT, "args": (*read.TEXT, dict), "id": read.TEXT}  # text is the beginning of an object
 _PART: read.Fields = {"text": read.TEXT, "thought": (read.NULL, bool), "functionCall": (read.NULL, _CALL)}
 _CANDIDATE: read.Fields = {"content": (read.NULL, {"parts": (read.NULL, [_PART])})}
 
@@ -173,7 +173,7 @@ def read_body(
     text = _joined(parts, thought=False)
     facts = Facts(
         tool_calls=len(calls),
-        complete_calls=all(call.closed for call in calls),
+        complete_calls=all(call.closed and read.is_json_object(call.arguments) for call in calls),
         answered=bool(text or calls),
         ended=ended,
         damaged=damaged,

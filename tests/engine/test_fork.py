@@ -145,7 +145,7 @@ def test_an_invalid_tool_result_is_refused(run: lab.Run, at: int, given: Any, re
 
 
 def test_another_model_uses_the_same_agent() -> None:
-    first = looping(instructions="be brief", stop=lab.StepCountIs(9))
+    first = looping(instructions="be brief", stop=lab.MaxToolCalls(9))
     run = first.run("go", budget=Budget(max_turns=1))
     go(ended(run))
     other = ScriptedProvider(["end"] * 3, name="other", model="one")

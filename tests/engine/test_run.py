@@ -219,7 +219,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
 
 
 def test_the_agents_budget_and_condition_are_defaults() -> None:
-    limited = looping(budget=Budget(max_turns=2), stop=StepCountIs(9))
+    limited = looping(budget=Budget(max_turns=2), stop=lab.MaxToolCalls(9))
     assert go(_end(limited.run("go"))).stop_reason is StopReason.TURN_LIMIT
     assert len(go(_end(limited.run("go", budget=Budget(max_turns=3)))).history) == 3
     result = go(_end(limited.run("go", stop=StepCountIs(1))))
@@ -379,13 +379,13 @@ def test_every_tool_call_in_the_conversation_is_answered(script: list[Said]) -> 
 @pytest.mark.parametrize("at", [0, 1, 2, 3])
 def test_a_fork_shares_the_first_steps_and_continues_differently(at: int) -> None:
     async def main() -> None:
-        run = looping().run("go", budget=Budget(max_turns=3), stop=StepCountIs(9))
+        run = looping().run("go", budget=Budget(max_turns=3), stop=lab.MaxToolCalls(9))
         await run
         branch = run.fork(at=at, budget=Budget(max_turns=5))
         assert (len(branch.history), branch.origin.parent_run_id, branch.result) == (at, run.id, None)
         assert [each.calls for each in branch.history] == [each.calls for each in run.history[:at]]
         assert branch.history.tokens == 15 * at
-        assert branch.limits.stop == StepCountIs(9)
+        assert branch.limits.stop == lab.MaxToolCalls(9)
         assert all(each.stop_reason is None for each in branch.history), "the other run's stop reason is not this one's"
         result = await branch
         assert (len(result.history), result.stop_reason) == (5, StopReason.TURN_LIMIT)
@@ -499,7 +499,7 @@ def test_events_are_in_order() -> None:
 
 def test_a_change_of_limits_is_an_event_and_each_step_keeps_its_settings() -> None:
     async def main() -> lab.Run:
-        run = looping().run("go", budget=Budget(max_turns=4), stop=StepCountIs(9))
+        run = looping().run("go", budget=Budget(max_turns=9), stop=StepCountIs(9))
         await run.step()
         run.limits.max_cost = 0.5
         await run.step()

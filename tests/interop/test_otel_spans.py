@@ -602,12 +602,12 @@ class Trip(pydantic.BaseModel):
 def test_the_problems_of_a_rejected_answer_are_content(content: bool) -> None:
     to = Collected(content=content)
     agent = agent_of(f'{{"city": "diary {KEY}"}}', to=to, output=Trip)
-    asyncio.run(done(agent.run("go", budget=Budget(max_turns=1))))
+    result = asyncio.run(done(agent.run("go", budget=Budget(max_turns=1))))
 
     rejected = next(one for one in to.one("invoke_agent").events if one.name == "agentlab.output_rejected")
     values = dict(rejected.attributes or {})
     problems = values.pop("agentlab.problems", None)
-    assert values == {"agentlab.step": 1, "agentlab.attempt": 1, "agentlab.allowed": 2}
+    assert values == {"agentlab.run.id": result.run_id, "agentlab.step": 1, "agentlab.attempt": 1, "agentlab.allowed": 2}
     assert problems == ("city: Value error, diary REDACTED is no city" if content else None)
 
 
