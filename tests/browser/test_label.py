@@ -96,6 +96,28 @@ def test_answers_are_labelled_by_keyboard_alone(lab: LabPage) -> None:
     expect(lab.page.locator(LABEL)).to_contain_text("All 6 are labelled")
 
 
+PLACE = "one => one.getBoundingClientRect().top - one.closest('.agentlab-label').getBoundingClientRect().top"
+
+
+@pytest.mark.usefixtures("files")
+def test_a_box_is_as_high_as_its_answer_and_the_buttons_only_move_down(lab: LabPage) -> None:
+    lab.page.set_viewport_size({"width": 1440, "height": 900})
+    widget = opened(lab, SINGLE)
+    heights, ends = {}, []
+    for place in range(1, 7):
+        expect(widget.locator(".label-progress")).to_contain_text(f"{place} of 6")
+        box = widget.get_by_role("region", name="Answer")
+        text, height = box.inner_text().strip(), box.evaluate("box => box.offsetHeight")
+        heights[text] = height, box.evaluate("box => box.scrollHeight > box.clientHeight")
+        ends.append(widget.get_by_role("button", name="correct").evaluate(PLACE))
+        lab.page.keyboard.press("ArrowRight") if place > 1 else widget.press("ArrowRight")
+    (long,) = (text for text in heights if "A long answer" in text)
+    assert all(height < 100 for text, (height, _) in heights.items() if text in ("Paris", "Rome", "Lima, I think."))
+    assert heights[long][1] and not heights["Paris"][1], "only the long one scrolls"
+    assert ends == sorted(ends)
+    assert widget.evaluate("one => one.offsetHeight") <= 640
+
+
 @pytest.mark.usefixtures("files")
 def test_axe_finds_no_serious_fault_while_pairs_are_labelled(lab: LabPage) -> None:
     widget = opened(lab, PAIRS)

@@ -85,6 +85,7 @@ function renderLabel({ model, el }) {
     dress(next, { "aria-disabled": String(isOver) });
     dress(skip, { "aria-disabled": String(isOver) });
     dress(undo, { "aria-disabled": String(!view.undo) });
+    root.style.minHeight = `${root.offsetHeight}px`;
     if (moved && focus >= 0) root.focus(); // the grade of one answer is not the start of the next one
   }
 
