@@ -322,7 +322,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
     assert panel.kernel_value("run.result is None") == "True"
     box(panel, "Use StepCountIs_2").check()
     expect(panel.live).to_contain_text(re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
-    expect(editor(panel)).to_contain_text("The run has ended: branch it to continue with other limits.")
+    expect(editor(panel)).to_contain_text("The run has ended: branch it to change limits.")
     unfold(panel, "Ask me before", "Terminating tools", "Cut answers", "Missing usage")
     for control in editor(panel).locator("input, select, textarea, button:not(.page-fold)").all():
         expect(control).to_be_disabled()

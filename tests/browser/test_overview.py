@@ -88,6 +88,36 @@ def test_the_drawer_is_beside_where_there_is_room_and_folds_otherwise(lab: LabPa
     assert main["width"] < 0.6 * page["width"], "the drawer has two columns: nothing is empty"
 
 
+WHOLE = """() => {
+    const within = document.querySelector('.agentlab-page .page-drawer').getBoundingClientRect();
+    const rows = [...document.querySelectorAll('.agentlab-page [data-section=limits] .page-limit')];
+    const boxes = rows.map(row => row.getBoundingClientRect());
+    return rows.length > 3 && boxes.every(box => box.height && box.top >= within.top && box.bottom <= within.bottom);
+}"""
+"""True if all limits and conditions can be seen without scrolling."""
+
+
+def test_budget_and_stop_condition_are_whole_without_scrolling(lab: LabPage) -> None:
+    stop = 'lab.FinishReasonIs("end_turn") & StepCountIs(3) | lab.MaxTokensUsed(9_000_000) | StepCountIs(1_000)'
+    cell = SLOW_RUN.replace('HasToolCall("finalize") | StepCountIs(2_000)', stop).replace("max_turns", "max_cost=9, max_turns")
+    lab.page.set_viewport_size({"width": 1440, "height": 900})
+    open_cell(lab, "whole", cell)
+    lab.button("Run").click()
+    lab.wait_for_steps(6)
+    for state in ("running", "ended"):
+        lab.wait_for_status(re.compile(f"^{state}"))
+        for width in (1440, 1900):
+            lab.page.set_viewport_size({"width": width, "height": 900})
+            expect(lab.live).to_have_css("height", "700px")
+            assert lab.page.evaluate(WHOLE), (state, width)
+        if state == "running":
+            lab.page.set_viewport_size({"width": 900, "height": 900})
+            lab.button("Overview").click()
+            assert lab.page.evaluate(WHOLE), "one tab away"
+            lab.button("Transcript").click()
+            lab.kernel_value("run.limits.edit(max_turns=len(run.history) + 1)")
+
+
 def test_a_short_conversation_has_a_low_page_which_grows_once(lab: LabPage) -> None:
     open_cell(lab, "short", SLOW_RUN)
     low = height(lab)

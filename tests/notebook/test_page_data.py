@@ -209,6 +209,33 @@ def test_what_a_person_decided_about_a_call(decision: lab.Approval, outcome: str
     assert ('a person:</div><div><pre class="agentlab-code' in step["html"]) == bool(heading)  # as wide as the other arguments
 
 
+@pytest.mark.parametrize(
+    ("result", "first"),
+    [
+        ("Rain.\nIt is 17 degrees.", "Rain."),
+        ("\n\n  Rain.", "Rain."),
+        ({"sky": "<rain>", "high_c": 17}, '{"sky":"<rain>","high_c":17}'),
+        ('{\n  "sky": "rain"\n}', '{ "sky": "rain" }'),
+        ("x" * 500, f"{'x' * 159}…"),
+        ("key sk-abcdefghijklmnopqrstuvwxyz0123456789ABCD\nmore", "key REDACTED"),
+        (lab.Image(png()), "image png 40x20, 82 B"),
+        ("", None),
+        (ValueError("no weather"), None),
+    ],
+    ids=["lines", "blank lines", "dict", "JSON", "long", "key", "image", "empty", "error"],
+)
+def test_a_tool_call_shows_the_first_line_of_its_result(result: Any, first: str | None) -> None:
+    def weather() -> Any:
+        """Weather."""
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    html = only(ended([call("weather", {}), "Done."], tools=[weather]))["steps"][0]["html"]
+    found = re.findall('<span class="agentlab-call-first">(.*?)</span></summary>', html)
+    assert [text_of(one) for one in found] == ([] if first is None else [first])
+
+
 def test_chat_history_reminders_and_messages_of_a_person() -> None:
     def finalize(answer: str) -> str:
         """Hand in."""

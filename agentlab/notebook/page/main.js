@@ -34,12 +34,13 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store), makeMade()];
-  const [end, actions, limits, step, runs, made] = drawerParts.map((one) => one.node);
+  const settings = send ? makeSettings(store, send) : makeLimits();
+  const drawerParts = [makeEnd(store), settings, makeActions(store, send), makeStep(), makeRuns(store), makeMade()];
+  const [end, limits, actions, step, runs, made] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
     { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
-    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs, made),
+    make("div", { class: "page-sections" }, [end, limits, actions, settings.rest, usage.node, step, runs, made]),
   );
   const flip = make(
     "button",

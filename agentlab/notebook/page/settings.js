@@ -5,26 +5,32 @@
 const TITLES = { steps: "Steps", calls: "Model calls", tokens: "Tokens", cost: "Cost", time: "Time" };
 const WHOLE_CONDITION = "the whole condition";
 
-/** The editor in the drawer: one row for each thing that is limited, then the other conditions, and what is rarely changed in folds. */
+/**
+ * The editor in the drawer: one row for each thing that is limited, then the other conditions. `rest` has what is rarely changed, in
+ * folds.
+ */
 function makeSettings(store, send) {
   const body = make("div", { class: "page-settings" });
+  const rest = make("div", { class: "page-section page-settings" });
   const { node, aside } = section("Limits", body, { name: "limits" });
   dress(aside, { role: "status" });
   let form = null;
-  return part(
+  const drawn = part(
     node,
     ({ run }) => [run?.id, run?.settings, run?.limits],
     ({ run }) => {
-      node.hidden = !run?.settings;
+      node.hidden = rest.hidden = !run?.settings;
       if (!run?.settings) return;
       if (form?.run !== run.id) {
         form = makeForm((message) => send({ ...message, run: run.id }), run.id);
         body.replaceChildren(form.node);
+        rest.replaceChildren(form.folds);
       }
       form.update(run);
       write(aside, run.settings.editable ? run.settings.note : ""); // here nothing below it moves
     },
   );
+  return { ...drawn, rest };
 }
 
 function makeForm(ask, id) {
@@ -39,7 +45,7 @@ function makeForm(ask, id) {
   const conditions = make("ul", { class: "page-limit-rows" });
   const adder = makeAdder(true);
   const folds = make("div", { class: "page-folds" });
-  const node = make("div", {}, note, limits, conditions, adder.node, fault, folds);
+  const node = make("div", {}, note, limits, conditions, adder.node, fault);
 
   /** The part of this name; it is made the first time. */
   function keep(name, create) {
@@ -434,6 +440,7 @@ function makeForm(ask, id) {
     arrange(conditions, others);
     conditions.hidden = !others.length;
     adder.update(settings, WHOLE_CONDITION, []);
+    adder.node.hidden = !settings.editable;
     const choices = settings.budget.filter((field) => field.control !== "number");
     arrange(
       folds,
@@ -457,7 +464,7 @@ function makeForm(ask, id) {
     found.scrollIntoView({ block: "nearest" });
   }
 
-  return { node, run: id, update };
+  return { node, folds, run: id, update };
 }
 
 /** What a setting of the budget limits, in words. */

@@ -232,25 +232,18 @@ function runRow(store, id) {
 // The drawer -----------------------------------------------------------------------------------------------------------------
 
 /** Why the run ended, in the words of the run, and its output where the last step does not show it. */
-function makeEnd(store, send = null) {
+function makeEnd(store) {
   const body = make("div", { class: "page-end" });
   const { node } = section("Why it ended", body, { name: "end" });
-  const title = node.querySelector("h2");
   return part(
     node,
-    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending, state.run?.steps.length],
+    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.steps.length],
     ({ run }) => {
-      const [shape, tone] = run ? stateOf(run) : ["ring", "plain"];
       const end = run?.end;
-      title.textContent = end ? "Why it ended" : "State";
+      node.hidden = !end;
+      if (!end) return; // the badge has the state
+      const [shape, tone] = stateOf(run);
       body.className = `page-end ${tone}`;
-      if (!end) {
-        body.replaceChildren(
-          make("p", {}, mark(shape, tone), " ", run ? stateWords(run) : ""),
-          (!send && pendingOf(run)) || "",
-        );
-        return;
-      }
       const fired = end.fired.filter((one) => !end.detail.includes(one));
       body.replaceChildren(
         make(

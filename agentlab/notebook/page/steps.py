@@ -329,10 +329,26 @@ def call_html(
         f'<details class="agentlab-call{" failed" if failed else ""}"><summary>'
         f'<span class="agentlab-call-name">{escape(seen(one_line(call.name)))}</span> '
         f'<span class="agentlab-call-args">{escape(arguments)}</span> '
-        f'<span class="agentlab-call-outcome">{escape(outcome)}</span></summary>'
+        f'<span class="agentlab-call-outcome">{escape(outcome)}</span>{_first_html(result)}</summary>'
         f'<div class="agentlab-args">{code(call.arguments, where=f"{where}.tool_calls") if call.arguments else ""}</div>'
         f"{_result(result, where)}{below}</details>"
     )
+
+
+def first_line(result: ToolResult) -> str:
+    """Return the first line of what the model read of a result; of JSON the beginning, on one line. Empty for an error, which is named
+    as the outcome."""
+    if result.is_error:
+        return ""
+    piece = next((one for one in result.pieces if isinstance(one, Part) or one.strip()), "")
+    text = piece.text[1:-1] if isinstance(piece, Part) else cut(piece.strip(), 4_000)
+    line = text if text.startswith(("{", "[")) else text.split("\n", 1)[0]
+    return seen(cut(on_one_line(line, 4_000), LONGEST_LINE))
+
+
+def _first_html(result: ToolResult | None) -> str:
+    line = "" if result is None else first_line(result)
+    return f' <span class="agentlab-call-first">{escape(line)}</span>' if line else ""
 
 
 def _result(result: ToolResult | None, where: str) -> str:

@@ -168,8 +168,10 @@ function makeTranscript(store, send = null) {
 const textTop = (list, index) => list.shown.get(index)?.querySelector(".page-said")?.offsetTop ?? NaN;
 /** The field in this list in which a person types; null if there is none. */
 const typedIn = (list) => list.querySelector(":is(textarea, input, select):focus");
-/** Prompt, steps, the step under way, and the end. */
-const lengthOf = (run) => (run ? run.steps.length + 2 + (run.live ? 1 : 0) : 0);
+/** The place after the prompt, the steps and the step under way. */
+const endOf = (run) => run.steps.length + 1 + (run.live ? 1 : 0);
+/** While the run goes on it has no end. */
+const lengthOf = (run) => (run ? endOf(run) + (run.state === "running" ? 0 : 1) : 0);
 const weightOf = (step) => (step ? (step.html === null ? step.size : step.html.length) : 0);
 
 /** The steps in both versions of a run that are not the same in both: their texts have arrived, or the run ended with the last one. */
@@ -186,7 +188,7 @@ function firstChange(last, run) {
   if (last.system_html !== run.system_html || last.prompt_html !== run.prompt_html) return 0;
   const both = Math.min(last.steps.length, run.steps.length);
   if (last.steps.length !== run.steps.length || last.live?.n !== run.live?.n) return both + 1;
-  return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? lengthOf(run) - 1 : null;
+  return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? endOf(run) : null;
 }
 
 /**
@@ -265,7 +267,7 @@ function stepItem(store, run, step, send, height) {
 
 /** A tool call under way, in one line that unfolds to its arguments. */
 function callItem({ name, arguments: given }) {
-  const line = ["name", "args", "outcome"].map((part) => make("span", { class: `agentlab-call-${part}` }));
+  const line = ["name", "args", "outcome", "first"].map((part) => make("span", { class: `agentlab-call-${part}`, hidden: part === "first" }));
   line[0].textContent = name;
   line[1].textContent = given;
   const body = make("div", { class: "agentlab-args" }, make("pre", { class: "agentlab-code", dir: "auto" }, given));
@@ -315,6 +317,9 @@ function liveItem(store, run) {
       }
       calls[place].classList.toggle("failed", call.failed);
       calls[place].querySelector(".agentlab-call-outcome").textContent = call.outcome;
+      const first = calls[place].querySelector(".agentlab-call-first");
+      first.textContent = call.first;
+      first.hidden = !call.first;
     });
     follow();
   }
@@ -408,7 +413,7 @@ function linksOf(store, run, step) {
   ];
 }
 
-/** Below the last step: how the run ended, or that it is still running. */
+/** Below the last step: how the run ended, or its state. */
 function endItem(run, send) {
   const [shape, tone] = stateOf(run);
   return make(

@@ -19,7 +19,7 @@ from agentlab.engine.worker import RunState
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.page.rich_text import fields_html, markdown_piece, seen, settled_pieces
 from agentlab.notebook.page.step_detail import seconds
-from agentlab.notebook.page.steps import on_one_line
+from agentlab.notebook.page.steps import first_line, on_one_line
 from agentlab.records import events
 from agentlab.tools.outputs import OutputType
 
@@ -49,6 +49,8 @@ class _Call:
     outcome: str
     since_s: float | None = None
     failed: bool = False
+    first: str = ""
+    """The first line of the result."""
 
 
 @dataclass(slots=True)
@@ -218,6 +220,7 @@ class Coming:
                 "arguments": call.arguments,
                 "outcome": call.outcome if call.since_s is None else f"{call.outcome} {_whole_seconds(now_s - call.since_s)}",
                 "failed": call.failed,
+                "first": call.first,
             }
             for call in step.calls.values()
         ]
@@ -283,7 +286,7 @@ class Coming:
                     calls[call.id] = _Call(on_one_line(call.name), seen(cut(call.arguments, LONGEST_ARGUMENTS)), outcome, since_s)
             case events.ToolFinished(result=result) if self._step is not None and result.call_id in self._step.calls:
                 made = self._step.calls[result.call_id]
-                made.since_s, made.failed = None, result.is_error
+                made.since_s, made.failed, made.first = None, result.is_error, first_line(result)
                 made.outcome = f"failed: {on_one_line(result.error or '')}" if result.is_error else "done"
                 made.outcome += f" · {seconds(result.duration_s)}"
             case events.ApprovalGiven(call_id=call_id, decision=decision) if (

@@ -36,7 +36,7 @@ Message = Mapping[str, Any]
 
 GROUPS: dict[str, type[AnyOf | AllOf]] = {"any of": AnyOf, "all of": AllOf}
 PENDING = "Takes effect at the next step."
-ENDED = "The run has ended: branch it to continue with other limits."
+ENDED = "The run has ended: branch it to change limits."
 CHANGED = "The stop condition was changed elsewhere meanwhile: check it, then try again."
 ADDED_OFF = "{} would be met at once, so it was added but turned off: set its value, then tick its box."
 
