@@ -67,7 +67,7 @@ lab.panel(runs)
 
 EXPLORER = """
 import agentlab as lab
-from agentlab import Budget
+from agentlab import StepCountIs
 from agentlab.testing import ScriptedProvider, call, say
 
 def search(query: str) -> str:
@@ -78,7 +78,7 @@ def made(steps, tokens):
     def script(request, index):
         return say("Done.", tokens=(tokens, 20), cost=0.001) if index == steps else call(
             "search", {"query": f"try {index}"}, tokens=(tokens, 20), cost=0.001)
-    return lab.Agent(ScriptedProvider(script), tools=[search]).run("Find it.", budget=Budget(max_turns=10))
+    return lab.Agent(ScriptedProvider(script), tools=[search]).run("Find it.", stop=StepCountIs(10))
 
 runs = [made(3 + place % 9, 100 + 10 * place) for place in range(40)]
 for run in runs:

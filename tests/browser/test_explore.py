@@ -16,12 +16,14 @@ def opened(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("explore", [EXPLORER]))
     lab.run_cell(0)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
-    expect(steps).to_have_attribute("aria-valuetext", "Steps: no limit")
-    expect(lab.number("Max turns")).to_have_value("10")
+    expect(steps).to_have_attribute("aria-valuetext", "Steps 10")
     lab.wait_for_output(0, "40 runs, as recorded")
-    lab.wait_for_output(0, "stop=None, budget=Budget(max_turns=10)")
+    lab.wait_for_output(0, "stop=StepCountIs(10)")
+    sliders = lab.output(0).get_by_role("slider")
+    assert [slider.get_attribute("aria-label") for slider in sliders.all()] == ["Steps, slider", "Tokens, slider", "Cost, slider"]
+    lab.wait_for_output(0, "Time: replayed, or under a second in all of these runs.")
     steps.press("ArrowLeft")
-    expect(lab.number("Steps")).to_have_value("10")
+    expect(lab.number("Steps")).to_have_value("9")
 
 
 def test_figures_follow_the_slider_the_number_and_the_code_which_is_copied_and_axe_finds_nothing(lab: LabPage) -> None:
@@ -30,7 +32,7 @@ def test_figures_follow_the_slider_the_number_and_the_code_which_is_copied_and_a
     picture = lab.page.locator(f"{VIEW} img")
     before = picture.get_attribute("src")
     steps.focus()
-    for _ in range(4):
+    for _ in range(3):
         steps.press("ArrowLeft")
     expect(lab.number("Steps")).to_have_value("6")
     lab.wait_for_output(0, re.compile(r"stop=StepCountIs\(6\)"))
@@ -71,13 +73,11 @@ def test_figures_follow_the_slider_the_number_and_the_code_which_is_copied_and_a
 
 def the_code_is_copied(lab: LabPage) -> None:
     lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    lab.page.get_by_role("slider", name="Steps, slider").press("ArrowLeft")
-    expect(lab.number("Steps")).to_have_value("10")
     lab.set_number("Steps", 4)
     lab.wait_for_output(0, "stop=StepCountIs(4)")
     lab.page.get_by_role("button", name="Copy as code").click()
     lab.wait_for_output(0, "Copied.")
-    assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4), budget=Budget(max_turns=10)"
+    assert lab.page.evaluate("navigator.clipboard.readText()") == "stop=StepCountIs(4)"
 
 
 def axe_finds_no_serious_fault(lab: LabPage) -> None:
@@ -96,5 +96,5 @@ def test_the_arrow_keys_move_the_slider_in_notebook_7(notebook_page: LabPage) ->
     steps = notebook_page.page.get_by_role("slider", name="Steps, slider")
     steps.press("ArrowLeft")
     steps.press("ArrowDown")
-    notebook_page.wait_for_output(0, "stop=StepCountIs(8)")
-    expect(notebook_page.number("Steps")).to_have_value("8")
+    notebook_page.wait_for_output(0, "stop=StepCountIs(7)")
+    expect(notebook_page.number("Steps")).to_have_value("7")

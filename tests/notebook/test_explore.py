@@ -62,10 +62,14 @@ def recorded() -> list[Run]:
     return [made(place) for place in range(27)]
 
 
+ALL = ["StepCountIs", "MaxTokensUsed", "MaxCost", "timeout", "HasToolCall", "max_turns"]
+"""All that can be tried on `recorded`, also what is not offered by itself."""
+
+
 @pytest.fixture
 def live(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> Iterator[Explorer]:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
-    explorer = lab.explore(recorded)
+    explorer = lab.explore(recorded, limits=ALL)
     _ = explorer.widget
     yield explorer
     assert not explorer.fault.value
@@ -92,7 +96,7 @@ FIGURES = ("runs", "stopped", "finished", "unknown", "success_rate", "success_lo
 @pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
 def test_the_figures_equal_those_of_the_backtest(recorded: list[Run], limits: dict[str, Any], as_frame: bool) -> None:
     source: Any = lab.frame(recorded) if as_frame else recorded
-    explorer = lab.explore(source)
+    explorer = lab.explore(source, limits=ALL)
     for name, value in limits.items():
         explorer.limits[name] = value
     tried = explorer.stop, explorer.budget if explorer.budget != Budget(max_turns=None) else {"max_turns": 1_000}
@@ -115,7 +119,7 @@ def test_the_record_shows_the_runs_as_recorded(recorded: list[Run]) -> None:
 
 
 def test_other_configurations_are_a_backtest_and_can_be_drawn(recorded: list[Run]) -> None:
-    explorer = lab.explore(recorded)
+    explorer = lab.explore(recorded, limits=ALL)
     others = explorer.others
 
     assert len(others) == len(others.drop_duplicates(list(explorer.limits))) <= 1_000
@@ -234,7 +238,7 @@ def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
     explorer = lab.explore(several)
     mean = float(lab.frame(several, "runs")["cost_usd"].mean())
 
-    assert explorer.limits["StepCountIs"] is None and explorer.limits["max_turns"] == 12
+    assert explorer.limits["StepCountIs"] is None and explorer.code == "stop=None, budget=Budget(max_turns=12)"
     assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(mean) and explorer.frame["unknown"].iloc[0] == 0
     assert "Steps: not the same in all runs, or unknown. As recorded until you set a value for all." in shown(explorer)
     explorer.limits["MaxCost"] = "0.006"  # each run still ends at its own number of steps
@@ -297,7 +301,7 @@ def test_runs_that_ended_in_an_error_are_counted_as_errors(recorded: list[Run]) 
     failed = lab.Agent(ScriptedProvider(breaks), tools=[search]).run("Find it.")
     with contextlib.suppress(errors.AgentlabError):
         asyncio.run(failed.step()), asyncio.run(failed.step())
-    explorer = lab.explore([*recorded[:5], failed])
+    explorer = lab.explore([*recorded[:5], failed], limits=ALL)
 
     assert dict(explorer._now().ends)[FAILED_WORD] == 1
     explorer.limits["StepCountIs"] = 30
@@ -307,12 +311,47 @@ def test_runs_that_ended_in_an_error_are_counted_as_errors(recorded: list[Run]) 
 # One value ------------------------------------------------------------------------------------------------------------------------
 
 
+def by_default(stop: Any = None, **budget: Any) -> Explorer:
+    """An explorer of runs with these limits, with the limits that are offered by themselves."""
+    return lab.explore([handed_in(place, stop, **budget) for place in range(12)])
+
+
+def test_one_limit_is_offered_for_each_total_and_what_says_nothing_is_named_in_one_line(recorded: list[Run]) -> None:
+    offered = list(lab.explore(recorded).limits)
+    assert offered == ["max_turns", "MaxTokensUsed", "MaxCost", "HasToolCall"], "the runs had max_turns"
+    assert next(iter(by_default().limits)) == "StepCountIs", "they had no limit on steps but the default"
+    both = by_default(StepCountIs(5), max_turns=8, max_tokens=4_000, timeout=60)
+    assert list(both.limits) == ["StepCountIs", "max_tokens", "MaxCost", "timeout", "HasToolCall"], "5 comes before 8"
+    (line,) = re.findall("Without a slider[^<]*", both.bundle()["text/html"])
+    assert "Max turns: 8 in all of these runs, and kept." in line and "Cost" not in line and "Time" not in line
+    assert next(iter(by_default(StepCountIs(8), max_turns=5).limits)) == "max_turns"
+    cheap = lab.explore([made(place, cost=None) for place in range(3)])
+    (line,) = re.findall("Without a slider[^<]*", cheap.bundle()["text/html"])
+    assert "Cost: unknown in all of these runs. Model calls: one call per step in all of these runs" in line
+    assert line.endswith("Time: replayed, or under a second in all of these runs.") and "seconds" not in shown(cheap)
+    assert "cost" not in shown(cheap), "tokens take its place"
+
+
+def test_the_picture_says_what_is_saved_and_which_reasons_ended_runs(recorded: list[Run]) -> None:
+    explorer = lab.explore(recorded, limits=["max_turns"])
+    explorer._pictured(explorer._now())
+    assert re.fullmatch(r"As recorded: \$\S+ per run\nReached the goal: 78%", explorer._picture._saved.get_text())
+    explorer.limits["max_turns"] = 4
+    alt = explorer._pictured(explorer._now()).alt
+    row = explorer.frame.iloc[0]
+    saved = row["cost_saved"] / (row["cost_saved"] + row["cost_mean"])
+    words = explorer._picture._saved.get_text()
+    assert re.fullmatch(rf"Cost per run: \$\S+ less \({saved:.0%}\)\nReached the goal: 33%, as recorded 78%", words)
+    assert alt.endswith("Runs ended by: max_turns 67%, ended as recorded 33%.")
+    texts = [text.get_text() for text in explorer._picture._below.texts]
+    assert texts == ["share of runs ended by", "max_turns", "67%  18", "ended as recorded", "33%  9"]
+
+
 def test_the_explorer_begins_with_the_record(live: Explorer) -> None:
     assert dict(live.limits) == {
         "StepCountIs": None, "MaxTokensUsed": None, "MaxCost": None, "timeout": None, "HasToolCall": None, "max_turns": 8,
     }  # fmt: skip
     assert (live.stop, live.budget, live.code) == (None, Budget(max_turns=8), "stop=None, budget=Budget(max_turns=8)")
-    assert "Model calls: one call per step in all of these runs" in live.bundle()["text/html"]
 
 
 def test_slider_number_and_code_are_one_value(live: Explorer) -> None:
@@ -364,7 +403,7 @@ def test_tools_are_ticked(live: Explorer) -> None:
 
 
 def test_the_code_can_be_pasted(recorded: list[Run]) -> None:
-    explorer = lab.explore(recorded)
+    explorer = lab.explore(recorded, limits=ALL)
     explorer.limits.update(StepCountIs=4, MaxCost="0.02", timeout=30, HasToolCall=("finalize", "it's"), max_turns=20)
     named = {name: getattr(lab, name) for name in ("StepCountIs", "MaxCost", "HasToolCall", "Budget")}
 
@@ -510,7 +549,7 @@ def slower(*given, **more):
 FigureCanvasAgg.draw = slower
 explorer = lab.explore([made(place) for place in range(9)])
 explorer.widget
-explorer.limits["StepCountIs"] = 3
+explorer.limits["max_turns"] = 3
 assert begun.wait(60)
 """
 

@@ -80,7 +80,7 @@ def explorer() -> Explorer:
         tool.may.set()
         runs.append(searching(tool, steps=steps))
         asyncio.run(to_the_end(runs[-1]))
-    explorer = lab.explore(runs)
+    explorer = lab.explore(runs, limits=["StepCountIs", "HasToolCall"])
     _ = explorer.widget
     return explorer
 

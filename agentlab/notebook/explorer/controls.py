@@ -70,7 +70,7 @@ class NumberField:
         # A FloatText for whole numbers too: an IntText turns 5.5 into 5, and 1e3 into 1, without an error.
         self.number = widgets.FloatText(
             value=float(start), step=0.01 if kind is Decimal else 1.0, description=f"{label} ({unit})" if unit else label,
-            tooltip=about, style={"description_width": "7.5em"}, layout={"width": "14.5em", "flex": "0 1 auto", "min_width": "0"},
+            tooltip=about, layout={"width": "auto", "flex": "1 1 auto", "min_width": "0"},
             _dom_classes=("agentlab-field", "agentlab-first-line"),
         )  # fmt: skip
         self.unlimited = widgets.Checkbox(

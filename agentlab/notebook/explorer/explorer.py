@@ -36,7 +36,6 @@ from agentlab.notebook.explorer.figures import (
     summary_html,
 )
 from agentlab.notebook.explorer.limits import (
-    USUAL,
     ChosenLimits,
     Offer,
     Value,
@@ -46,8 +45,11 @@ from agentlab.notebook.explorer.limits import (
     offers,
     recorded_limits,
     stop_of,
+    tells_time,
+    usual_limits,
 )
 from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs
+from agentlab.notebook.page import style as page_style
 from agentlab.notebook.redrawer import redrawer
 
 SETTLED_S = 0.8
@@ -65,7 +67,8 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
     recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
     goal      the success criterion, as for `lab.backtest`; None: the agent finished on its own
     runs      with a steps frame, its runs frame
-    limits    names of the limits that get a slider, or a dict of names with the values of the slider (None: round values):
+    limits    names of the limits that get a slider, or a dict of names with the values of the slider (None: round values); without it one
+              for each of steps, tokens, cost, calls and time, as the runs had them, unless it cannot say anything:
               `StepCountIs`, `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`,
               `max_calls`, `timeout`
 
@@ -97,8 +100,8 @@ class Explorer(LiveView):
         super().__init__()
         records = records_of(recorded, runs)
         self._recorded = recorded_limits(records)
-        usual = tuple(dict.fromkeys((*USUAL, *self._recorded.of_budget)))
-        self._offered = offers(records, limits, usual, self._recorded.shared)
+        self._offered = offers(records, limits, usual_limits(self._recorded), self._recorded.shared)
+        self._timed = tells_time(records)
         self._trials = Trials(records, self._offered, self._recorded, goal)
         self._others = Others(self._trials)
         self._picture = TradeOff(self._trials.record)
@@ -150,11 +153,6 @@ class Explorer(LiveView):
             self._tried = tried = self._trials.of(chosen)
         return tried
 
-    def _without_slider(self) -> str:
-        """Return the limits without a slider, and why they have none, as HTML."""
-        missing = (f"{offer.kind.label}: {offer.why_not}." for offer in self._offered.values() if not offer.values)
-        return "".join(map(markup.note, missing)) + notes(self._recorded, list(self.limits))
-
     # Live -------------------------------------------------------------------------------------------------------------------
 
     @property
@@ -162,36 +160,34 @@ class Explorer(LiveView):
         """The live widget, created on first access."""
         if self._widget is None:
             self._redrawer = redrawer(self._draw_safely, self._is_under_way)
-            self._widget = widgets.VBox(_dom_classes=("agentlab-panel",))
+            self._widget = widgets.VBox(_dom_classes=("agentlab-panel", "agentlab-page", "agentlab-explorer", AS_WRITTEN))
             self._compose()
         return self._widget
 
     def _compose(self) -> None:
         self.fault = Html()
         self.rows = rows_of(self._offered, self.limits, self._recorded.differing)
-        self.summary, self.figures, self.ends, self.chart = (Html() for _ in range(4))
+        self.summary = Html(_dom_classes=("agentlab-summary",))
+        self.figures, self.chart = Html(), Html()
         self.code_text, self.progress = Html(), Html()
         self.copy = CopyButton()
-        heading = Html("<b>Limits</b>", _dom_classes=("agentlab-heading",))
-        code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
+        heading = Html("<h2>Limits</h2>", _dom_classes=("agentlab-heading",))
+        code_heading = Html("<h2>For agent.run(…)</h2>", _dom_classes=("agentlab-heading",))
         self.back = widgets.Button(description="As recorded", tooltip="Restore the limits that the runs had")
         self.back.on_click(lambda _: self.limits.update(self._trials.opening))
-        missing = Html(self._without_slider(), _dom_classes=("agentlab-message",))
-        left = widgets.VBox(
+        missing = Html(notes(self._recorded, self._offered), _dom_classes=("agentlab-message",))
+        limits = widgets.VBox(
             [heading, *(row.view for row in self.rows.values()), self.back, missing, code_heading, self.code_text, self.copy],
-            layout=widgets.Layout(flex="0 1 22em", min_width="19em"), _dom_classes=("agentlab-editor", "agentlab-tried"),
+            _dom_classes=("agentlab-tried",),
         )  # fmt: skip
         about = Html(markup.note(f"The goal: {self._goal}."))
-        right = widgets.VBox(
-            [self.summary, about, self.figures, self.chart, self.progress, self.ends],
-            layout=widgets.Layout(flex="1 1 34em", min_width="22em"), _dom_classes=("agentlab-found",),
-        )  # fmt: skip
+        found = widgets.VBox([self.chart, self.progress, self.figures, about], _dom_classes=("agentlab-found",))
         for _ in range(FIRST_OTHERS):
             self._others.one_more()
-        body = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
-        style = Html(f"{_sheet('static')}{_sheet('live')}<style>.{self._kept_class} {{display:none}}</style>")
+        body = widgets.HBox([found, limits], layout=widgets.Layout(flex_flow="row wrap"), _dom_classes=("agentlab-body",))
+        style = Html(f"<style>{page_style()}.{self._kept_class} {{display:none}}</style>{_sheet('live')}")
         with self._drawing:
-            self.widget.children = [style, body, self.fault]
+            self.widget.children = [style, self.summary, body, self.fault]
             self._draw_safely()  # last: from here on, events request redraws
         if can_start_threads():
             threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
@@ -244,9 +240,8 @@ class Explorer(LiveView):
         for row in self.rows.values():
             row.show()  # first: trying takes a while, and a slider that is moved meanwhile must not be moved back
         tried = self._now()
-        self.summary.value = summary_html(tried)
-        self.figures.value = figures_html(tried, self._trials.record)
-        self.ends.value = ends_html(tried)
+        self.summary.value = summary_html(tried, self._trials.record)
+        self.figures.value = figures_html(tried, self._trials.record, timed=self._timed)
         self.chart.value = self._pictured(tried).as_html()
         text = self._code_of(tried.chosen)
         self.copy.text = text  # first, so that the button copies the visible code
@@ -273,7 +268,7 @@ class Explorer(LiveView):
 
     def _static(self) -> StaticTrial:
         tried = self._now()
-        about = markup.note(f"The goal: {self._goal}.") + self._without_slider()
+        about = markup.note(f"The goal: {self._goal}.") + notes(self._recorded, self._offered)
         return StaticTrial(tried, self._trials.record, self._code_of(tried.chosen), about, lambda: self._still_picture(tried))
 
     def _still_picture(self, tried: Tried) -> Picture:
@@ -308,7 +303,7 @@ class StaticTrial(StaticOutputs):
     def html(self, pictures: str = "") -> str:
         """Figures and ends as tables."""
         parts = (
-            summary_html(self._tried),
+            summary_html(self._tried, self._record),
             self._about,
             f"<pre>{markup.escape(self._code, 2000)}</pre>",
             figures_html(self._tried, self._record, timed=False),

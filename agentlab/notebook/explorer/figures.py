@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
@@ -264,15 +265,15 @@ MOST_UNKNOWN_FOR_A_MEAN = 0.5
 """If a figure is unknown for a larger share of the runs, no mean is shown."""
 
 
-def summary_html(tried: Tried) -> str:
-    """Return the main figures in one line, which screen readers announce when it changes."""
-    row = tried.row
+def summary_html(tried: Tried, record: Tried) -> str:
+    """Return the main figures in one line, which screen readers announce when it changes. Tokens take the place of an unknown cost."""
+    row, used = tried.row, "tokens" if record.row["cost_unknown"] == 1 else "cost"
     unknown = f", <b>{share(row['unknown_share'])}</b> of the runs unknown" if row["unknown_share"] else ""
     recorded = ", as recorded" if tried.is_record else ""
     several = f", {counted(row['units'], f'independent {tried.unit}')}" if row["units"] < row["runs"] else ""
     return (
-        f'<div class="agentlab-status" role="status"><span><b>{reached(row)}</b> reached the goal</span> <span>cost '
-        f"<b>{mean(row, 'cost')}</b></span><span>{row['runs']:,} run{'s' * (row['runs'] != 1)}{several}{recorded}{unknown}</span></div>"
+        f'<div class="agentlab-status" role="status"><span><b>{reached(row)}</b> reached the goal</span> <span>{used} '
+        f"<b>{mean(row, used)}</b></span><span>{row['runs']:,} run{'s' * (row['runs'] != 1)}{several}{recorded}{unknown}</span></div>"
     )
 
 
@@ -300,7 +301,7 @@ def unknown_of(row: Mapping[str, Any], prefix: str) -> float:
 
 def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
     """Return a table of the figures, each with its interval, the difference from the record of the same runs, and the share of unknown
-    runs. Seconds differ at every execution and are left out unless `timed`."""
+    runs. What is unknown in all recorded runs is left out, and seconds are unless `timed`: they differ at every execution."""
     row = tried.row
     known = not row["success_unknown"]
     interval = _interval(row, "success", share) if known else "none: not all known"
@@ -308,7 +309,7 @@ def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
         ("reached the goal", reached(row), interval, _points(row, record.row), _unknown(row["success_unknown"]))
     ]
     for prefix, label in FIGURES.items():
-        if prefix == "time" and not timed:
+        if (prefix == "time" and not timed) or unknown_of(record.row, prefix) == 1:
             continue
         name, unknown = f"{prefix}_mean", unknown_of(row, prefix)
         few = unknown > MOST_UNKNOWN_FOR_A_MEAN
@@ -406,15 +407,50 @@ def _points(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return f"{abs(points):g} point{'s' * (abs(points) != 1)} {'more' if points > 0 else 'less'}"
 
 
-WIDTH, HEIGHT = 6.4, 3.7
+def saving(tried: Tried, record: Tried, stem: str) -> str:
+    """Return what these limits would have saved and lost, in a sentence. `stem` is the figure on the axis."""
+    row = tried.row
+    if tried.is_record:
+        return f"As recorded: {mean(row, stem)}\nReached the goal: {reached(row)}"
+    saved = _steps_saved(row, record.row) if stem == "step" else row[f"{stem}_saved"]
+    if saved is None or unknown_of(row, stem) > MOST_UNKNOWN_FOR_A_MEAN:
+        return f"Most runs would have gone on ({share(row['unknown_share'])}):\nwhat is saved is unknown"
+    name = f"{stem}_mean"
+    against = _against(saved, row[name], name, same=bool(unknown_of(row, stem)))
+    what = {"cost": "Cost", "tokens": "Tokens", "step": "Steps"}[stem]
+    return f"{what} per run: {against}\nReached the goal: {reached(row)}, as recorded {reached(record.row)}"
+
+
+def _main_ends(tried: Tried) -> list[tuple[str, int]]:
+    """Return the reasons that ended runs, the most frequent first; the rest are counted together."""
+    found = sorted((one for one in tried.ends if one[1]), key=lambda one: -one[1])
+    rest = found[MOST_ENDS - 1 :]
+    return (
+        found if len(found) <= MOST_ENDS else [*found[: MOST_ENDS - 1], (f"{len(rest)} others", sum(count for _, count in rest))]
+    )
+
+
+def _ends_in_words(tried: Tried) -> str:
+    parts = [f"{label} {share(count / tried.row['runs'])}" for label, count in _main_ends(tried)]
+    return f"Runs ended by: {', '.join(parts)}."
+
+
+WIDTH, HEIGHT = 6.4, 5.1
 SCALE = 1.5
 Y = "success_rate"
+MOST_ENDS = 5
+"""Reasons in the picture; the rest are counted together."""
+_POINTS_AT, _ENDS_AT = (0.105, 0.335, 0.875, 0.475), (0.01, 0.005, 0.98, 0.22)
+"""Left edge, bottom, width and height of both parts, as shares of the picture."""
+_BAR_FROM, _BAR_TO = 0.36, 0.84
+"""Where the bars of the reasons begin and end, as shares of the width."""
 
 
 class TradeOff:
-    """Draws cost and success of the chosen limits, the record and other limits as points with their Pareto frontier.
+    """Draws cost and success of the chosen limits, the record and other limits as points with their Pareto frontier, says what the
+    chosen limits would have saved, and has a bar for each reason that ended runs.
 
-    The figure is reused while the other points are the same: only the chosen point moves.
+    The figure is reused while the other points are the same: only what belongs to the chosen limits is drawn again.
     """
 
     def __init__(self, record: Tried) -> None:
@@ -427,6 +463,7 @@ class TradeOff:
         self._others: pd.DataFrame | None = None
         self._made = False
         self._still: Any = None
+        self._ends: list[Artist] = []
 
     def compare_with(self, others: pd.DataFrame) -> None:
         """Draw these other limits from now on: a frame with the columns of `lab.backtest`."""
@@ -440,14 +477,22 @@ class TradeOff:
                 self._make()
             self._place(tried)
             width, height = round(WIDTH * look.DPI), round(HEIGHT * look.DPI)
-            return Picture(self._png(), f"{self._alt(tried)} {self._axes.alt}", width, height)
+            return Picture(self._png(), f"{self._alt(tried)} {self._axes.alt} {_ends_in_words(tried)}", width, height)
 
     def _make(self) -> None:
+        self._ends = []
         others = what_if_data(self._record.frame.iloc[:0], self.x, Y) if self._others is None else self._others
         figure = look.new_figure(WIDTH, HEIGHT)
         figure.set_dpi(look.DPI * SCALE)
         self._canvas: Any = FigureCanvasAgg(figure)
-        self._axes = look.new_axes(figure)
+        figure.set_layout_engine("none")
+        self._axes, self._below = (look.new_axes(figure, 2, 1, place) for place in (1, 2))
+        self._axes.set_position(_POINTS_AT)
+        self._below.set_position(_ENDS_AT)
+        self._below.set_axis_off()
+        self._below.set(xlim=(0, 1), ylim=(MOST_ENDS - 0.5, -1.5))
+        heading = "share of runs ended by"
+        self._below.text(_BAR_FROM - 0.01, -1, heading, ha="right", va="center", color=look.TEXT, fontsize=look.TEXT_POINTS)
         draw_what_if(others, self.x, Y, self._axes, alone=False)
         at = self._point(self._record)
         nothing = others[others["x"].notna() & others["y"].notna()].empty
@@ -474,10 +519,16 @@ class TradeOff:
                 fontsize=look.SMALL_POINTS, labelcolor=look.TEXT, frameon=False, handletextpad=0.3, columnspacing=1.0,
                 handlelength=1.4,
             )  # fmt: skip
+        self._way = self._axes.annotate(
+            "", at or (0, 0), at or (0, 0), zorder=4, animated=True, annotation_clip=False, gid="way",
+            arrowprops={"arrowstyle": "->", "color": look.VERMILLION, "linewidth": 1.4, "linestyle": "--", "shrinkA": 6, "shrinkB": 6},
+        )  # fmt: skip
+        self._saved = figure.text(
+            0.01, 0.985, "", va="top", color=look.TEXT, fontsize=look.TEXT_POINTS + 1.5, fontweight="bold", linespacing=1.35,
+            animated=True, gid="saved", parse_math=False,
+        )  # fmt: skip
         if at:
             self._reach(at[0])
-        figure.draw_without_rendering()  # lays the figure out once
-        figure.set_layout_engine("none")
         self._figure, self._still = figure, None
         self._made = True
 
@@ -487,8 +538,8 @@ class TradeOff:
             self._canvas.draw()
             self._still = self._canvas.copy_from_bbox(self._figure.bbox)
         self._canvas.restore_region(self._still)
-        for artist in (*self._bars, self._mark):
-            self._axes.draw_artist(artist)
+        for artist in (*self._bars, self._way, self._mark, self._saved, *self._ends):
+            self._figure.draw_artist(artist)
         out = io.BytesIO()
         picture = Image.fromarray(np.asarray(self._canvas.buffer_rgba()))
         picture.save(out, format="png", compress_level=1)  # a smaller file would take longer than everything else
@@ -506,8 +557,36 @@ class TradeOff:
             else:
                 bar.set_data([at[0]] * 2, [low, high])
         self._mark.set_data(*(([at[0]], [at[1]]) if at is not None else ([], [])))
+        was = self._point(self._record)
+        self._way.set_visible(at is not None and was is not None and at != was)
+        if at is not None and was is not None:
+            self._way.xy, self._way.xyann = at, was
+        self._saved.set_text(saving(tried, self._record, self._stem))
+        self._ends = self._ends_of(tried)
         if at is not None:
             self._reach(max([at[0], *(float(end) for end in ends["x"] if end is not None)]))
+
+    def _ends_of(self, tried: Tried) -> list[Artist]:
+        """Return a label, a bar and the number of runs for each reason."""
+        found: list[Artist] = []
+        for artist in self._ends:
+            artist.remove()
+        for place, (label, count) in enumerate(_main_ends(tried)):
+            part = count / tried.row["runs"]
+            text: dict[str, Any] = {"va": "center", "color": look.TEXT, "fontsize": look.SMALL_POINTS, "parse_math": False}
+            known = label != UNKNOWN_WORD
+            colour = look.BLUE if label in (FINISHED_WORD, FAILED_WORD) else look.VERMILLION
+            found += self._below.barh(
+                [place], [part * (_BAR_TO - _BAR_FROM)], 0.6, left=_BAR_FROM, color=colour if known else "none",
+                edgecolor=colour if known else look.TEXT, linestyle="-" if known else "--", hatch="" if colour == look.BLUE else "///",
+            )  # fmt: skip
+            found.append(self._below.text(_BAR_FROM - 0.01, place, look.shorten(label, 44), ha="right", **text))
+            found.append(
+                self._below.text(_BAR_FROM + part * (_BAR_TO - _BAR_FROM) + 0.01, place, f"{share(part)}  {count:,}", **text)
+            )
+        for artist in found:
+            artist.set_animated(True)
+        return found
 
     def _reach(self, x: float) -> None:
         """Extend the axis to x."""

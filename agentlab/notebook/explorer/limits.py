@@ -90,6 +90,8 @@ KINDS = {
     )
 }
 USUAL = ("StepCountIs", "MaxTokensUsed", "MaxCost", "max_calls", "timeout", "HasToolCall")
+SHORTEST_S = 1.0
+"""If all runs took less, as runs of a replay do, a limit on time says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,10 @@ def offers(records: Records, limits: object, usual: Sequence[str], recorded: Map
     Raises ConfigurationError for an unknown name, and LimitError for an invalid value.
     """
     wanted = _wanted(limits, usual)
-    return {name: _with(recorded.get(name), _offer(records, KINDS[name], values)) for name, values in wanted.items()}
+    found = {name: _with(recorded.get(name), _offer(records, KINDS[name], values)) for name, values in wanted.items()}
+    if limits is None and recorded.get("timeout") is None and found["timeout"].values and not tells_time(records):
+        found["timeout"] = Offer(KINDS["timeout"], why_not="replayed, or under a second in all of these runs")
+    return found
 
 
 def _with(value: Value, offer: Offer) -> Offer:
@@ -143,6 +148,31 @@ def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Iterable[Value
 
 def _are_several(values: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(values, Iterable) and not isinstance(values, str)
+
+
+def usual_limits(recorded: RecordedLimits) -> tuple[str, ...]:
+    """Return the names of the limits that are offered unless others are wanted: for each running total the one that the runs had; of
+    two the smaller, which applies first."""
+    found: dict[str, str] = {}
+    for name in (*USUAL, *recorded.of_budget):
+        before = found.setdefault(KINDS[name].measure, name)
+        if before != name and _applies_before(name, before, recorded):
+            found[KINDS[name].measure] = name
+    return tuple(found.values())
+
+
+def _applies_before(of_budget: str, condition: str, recorded: RecordedLimits) -> bool:
+    if condition in recorded.differing:
+        return False
+    its, budget = recorded.shared[condition], recorded.shared.get(of_budget)
+    return its is None or (budget is not None and budget < its)
+
+
+def tells_time(records: Records) -> bool:
+    """True if the recorded times are those of the models, and not of a replay."""
+    last = records.totals["time_s"][records.start[1:][records.lengths > 0] - 1]
+    replayed = records.about["replayed"].eq(True).all() if "replayed" in records.about.columns else False
+    return not replayed and not (last < SHORTEST_S).all()
 
 
 def _offer(records: Records, kind: Kind, given: Iterable[Value] | None) -> Offer:
@@ -419,10 +449,14 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
     return True
 
 
-def notes(recorded: RecordedLimits, offered: Sequence[str]) -> str:
-    """Return remarks on limits that are not the same in all runs, or have no slider, as HTML."""
-    differ = [KINDS[name].label for name in offered if name in recorded.differing]
-    remarks = []
+def notes(recorded: RecordedLimits, offered: Mapping[str, Offer]) -> str:
+    """Return remarks on limits that have no slider, or are not the same in all runs, as HTML."""
+    sliders = [name for name, offer in offered.items() if offer.values]
+    without = [f"{offer.kind.label}: {offer.why_not}" for offer in offered.values() if not offer.values]
+    kept = [name for name in recorded.of_budget if recorded.shared.get(name) is not None and name not in offered]
+    without += [f"{KINDS[name].label}: {recorded.shared[name]} in all of these runs, and kept" for name in kept]
+    differ = [KINDS[name].label for name in sliders if name in recorded.differing]
+    remarks = [f"Without a slider. {'. '.join(without)}."] if without else []
     if differ:
         remarks.append(f"{', '.join(differ)}: not the same in all runs, or unknown. As recorded until you set a value for all.")
     if recorded.others:
