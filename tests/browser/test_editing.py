@@ -74,9 +74,12 @@ def opened(lab: LabPage, source: str) -> LabPage:
     return lab
 
 
+EDITOR = "[data-section=limits], [data-section=rest]"
+
+
 def editor(panel: LabPage) -> Locator:
-    """The limits in the drawer."""
-    return panel.live.locator("[data-section=limits]")
+    """The drawer, with the limits and what is rarely changed."""
+    return panel.live.locator(".page-drawer")
 
 
 def box(panel: LabPage, name: str) -> Locator:
@@ -324,7 +327,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
     expect(panel.live).to_contain_text(re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
     expect(editor(panel)).to_contain_text("The run has ended: branch it to change limits.")
     unfold(panel, "Ask me before", "Terminating tools", "Cut answers", "Missing usage")
-    for control in editor(panel).locator("input, select, textarea, button:not(.page-fold)").all():
+    for control in panel.live.locator(EDITOR).locator("input, select, textarea, button:not(.page-fold)").all():
         expect(control).to_be_disabled()
 
 
@@ -379,13 +382,14 @@ def test_what_is_in_the_folds_is_edited_and_the_person_asked_before_a_ticked_too
 
 def test_the_whole_editor_is_reachable_by_keyboard_and_axe_finds_nothing(panel: LabPage) -> None:
     unfold(panel, "Steps")
-    editor(panel).locator("summary").first.focus()
+    panel.live.locator("[data-section=limits] > summary").focus()
     reached = []
     for _ in range(60):
         panel.page.keyboard.press("Tab")
         name = panel.page.evaluate(
-            "() => { const at = document.activeElement; if (!at.closest('[data-section=limits]')) return null;"
-            "return at.ariaLabel || at.labels?.[0]?.textContent || at.innerText; }"
+            "within => { const at = document.activeElement; if (!at.closest(within)) return null;"
+            "return at.ariaLabel || at.labels?.[0]?.textContent || at.innerText; }",
+            EDITOR,
         )
         if name is None:
             break
@@ -397,7 +401,7 @@ def test_the_whole_editor_is_reachable_by_keyboard_and_axe_finds_nothing(panel: 
     unfold(panel, WHOLE, "group 1", "Call of finalize", "Ask me before", "Terminating tools", "Cut answers", "Missing usage")
     set_to(panel, "max_tokens", "-1")
     expect(editor(panel)).to_contain_text("max_tokens must be at least 1")
-    assert faults(panel.page, "[data-section=limits]") == []
+    assert faults(panel.page, "[data-section=limits]") == faults(panel.page, "[data-section=rest]") == []
     panel.picture("panel-editor")
     panel.use_theme(DARK)
     assert faults(panel.page, "[data-section=limits]", only=COLOURS) == []

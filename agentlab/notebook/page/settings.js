@@ -11,7 +11,7 @@ const WHOLE_CONDITION = "the whole condition";
  */
 function makeSettings(store, send) {
   const body = make("div", { class: "page-settings" });
-  const rest = make("div", { class: "page-section page-settings" });
+  const rest = make("div", { class: "page-section page-settings", "data-section": "rest" });
   const { node, aside } = section("Limits", body, { name: "limits" });
   dress(aside, { role: "status" });
   let form = null;
