@@ -48,11 +48,6 @@ class RunLike(Protocol):
         ...
 
     @property
-    def limits(self) -> LiveSettings:
-        """The live limits."""
-        ...
-
-    @property
     def agent(self) -> Any:
         """The agent."""
         ...
