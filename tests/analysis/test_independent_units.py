@@ -203,7 +203,7 @@ def test_live_and_replayed_runs_can_be_distinguished() -> None:
 
 def test_plots_report_excluded_runs_beside_their_points() -> None:
     ax = lab.plots.estimates(half_failed(prompt_id=[f"p{place % 12}" for place in range(60)]), "success")
-    assert [text.get_text() for text in ax.texts] == ["50%  60 runs\n12 independent, 30 failed"]
+    assert [text.get_text() for text in ax.texts] == ["30 of 60 runs\n12 independent, 30 failed"]
     assert "60 runs, 12 independent, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30))

@@ -226,8 +226,8 @@ def test_a_cut_answer_without_remaining_calls_is_continued() -> None:
         (FinishReasonIs("tool_calls"), ["Turn FinishReasonIs off and continue"]),
         (~HasToolCall("finalize"), ["Turn HasToolCall off and continue"]),
         (lambda history: len(history) >= 2, ["Turn custom off and continue"]),
-        (StepCountIs(2) | StepCountIs(9), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
-        (StepCountIs(9) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
+        (StepCountIs(2) | StepCountIs(5), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (StepCountIs(5) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
         (
             StepCountIs(2) | MaxTokensUsed(30),
             [

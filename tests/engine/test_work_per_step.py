@@ -22,7 +22,7 @@ def run_of(steps: int) -> Callable[[], RunResult]:
     ]
     agent = Agent(ScriptedProvider(script), tools=[look_up], budget=Budget(max_turns=steps + 1, max_tokens=10**9, max_cost=10**6))
     run = agent.run(
-        "?", stop=StepCountIs(10**6) | HasToolCall("look_up", "other") & StepCountIs(10**6) | FinishReasonIs("length")
+        "?", stop=StepCountIs(steps + 1) | HasToolCall("look_up", "other") & StepCountIs(steps + 1) | FinishReasonIs("length")
     )
 
     async def result() -> RunResult:

@@ -94,12 +94,25 @@ class Table:
     prefix: str = ""
 
     def meaning(self, value: str | int) -> FinishReason | None:
-        """Return the meaning of a value; None if the table does not know it."""
+        """Return the meaning of a value; None if the table does not know it.
+
+        Example:
+            >>> from agentlab.providers import FINISH_REASONS
+            >>> FINISH_REASONS.meaning("length"), FINISH_REASONS.meaning("cut")
+            (<FinishReason.MAX_TOKENS: 'max_tokens'>, None)
+        """
         known = self.reasons.get(value)
         return FinishReason.ERROR if known is None and self._is_unlisted_fault(value) else known
 
     def may_be_repaired(self, value: str | int | None) -> bool:
-        """True if another attempt may repair an error with this value."""
+        """True if another attempt may repair an error with this value.
+
+        Example:
+            >>> from agentlab.providers import Table
+            >>> gateway = Table("choices[].finish_reason", {"bad_call": lab.FinishReason.ERROR}, repairable=frozenset({"bad_call"}))
+            >>> gateway.may_be_repaired("bad_call"), gateway.may_be_repaired("length")
+            (True, False)
+        """
         return value in self.repairable or self._is_unlisted_fault(value)
 
     def _is_unlisted_fault(self, value: str | int | None) -> bool:
