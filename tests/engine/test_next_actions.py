@@ -217,6 +217,7 @@ def test_a_cut_answer_without_remaining_calls_is_continued() -> None:
 # Conditions ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 @pytest.mark.parametrize(
     ("stop", "labels"),
     [

@@ -105,6 +105,7 @@ ENDLESS_BUT_FOR: dict[str, tuple[dict[str, Any], int, StopReason, int]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 @pytest.mark.parametrize(("limits", "taken", "reason", "turns"), ENDLESS_BUT_FOR.values(), ids=ENDLESS_BUT_FOR.keys())
 @pytest.mark.parametrize("given", ["agent", "run", "edit", "fork", "tool", "pickle"])
 def test_the_default_never_overrides_a_limit_that_the_user_set(
@@ -145,6 +146,7 @@ def vars_of(kept: lab.RunSettings) -> dict[str, Any]:
     return {"budget": kept.budget, "stop": kept.stop, "terminating": kept.terminating}
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_the_default_follows_each_edit_and_the_user_may_set_the_same_number() -> None:
     limits = agent([], stop=StepCountIs(8)).run("go").limits
     assert limits.max_turns == 20
@@ -197,6 +199,7 @@ def test_the_callers_remaining_budget_does_not_raise_the_sub_agents_default() ->
     assert (len(result.history), result.stop_reason) == (20, StopReason.TURN_LIMIT)
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 @pytest.mark.parametrize(("settings", "turns"), [({"stop": StepCountIs(30)}, 30), ({"budget": Budget(max_turns=20)}, 20)])
 def test_a_store_distinguishes_a_default_from_a_set_limit(settings: dict[str, Any], turns: int, tmp_path: Path) -> None:
     made = looping()
@@ -432,6 +435,7 @@ PRIORITY: dict[str, tuple[Said, Any, Budget, StopReason, list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 @pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize(("answer", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
 def test_which_stop_reason_wins(answer: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:

@@ -221,6 +221,7 @@ def test_every_public_class_has_a_display() -> None:
     assert set(classes) - words - WITHOUT_A_VALUE == {name for name in MADE if hasattr(lab, name)}
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE.keys())
 def test_the_display_is_short_and_safe(make: Callable[[], Any]) -> None:
     from IPython.core.formatters import DisplayFormatter

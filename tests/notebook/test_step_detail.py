@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from measured_work import calls_in, takes_no_more
 
 import agentlab as lab
@@ -61,6 +62,7 @@ def shown(run: Run, index: int) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", detail(run, index)))
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_a_step_is_shown_in_full() -> None:
     script = [raw_of(call("search", {"query": "umbrella"}, cost="0.002"), {"usage": {"total": 15}}), say("Nothing.")]
     stop = HasToolCall("search") | StepCountIs(9)

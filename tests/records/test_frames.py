@@ -230,6 +230,7 @@ def test_events_have_the_step_they_belong_to() -> None:
     assert "Budget(max_turns=20)" in details["RunStarted"]
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_a_change_of_limits_is_a_row() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", stop=StepCountIs(9))
