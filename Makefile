@@ -42,7 +42,7 @@ beside: lint
 	$(NBVAL)
 
 test-unit: $(VENV)/.dev ## run the tests that need neither a kernel nor a browser nor Pyodide
-	$(BIN)/python -m pytest -m "not kernel and not browser and not pyodide and not live and not inspect"
+	$(BIN)/python -m pytest -m "not kernel and not browser and not pyodide and not live and not inspect and not soak"
 
 notebooks: $(VENV)/.dev ## check that the notebooks give their committed outputs
 	$(NBVAL)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, cast
 
 import tenacity
 
@@ -46,6 +46,7 @@ from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 from agentlab.providers.wires.read import as_dict, dumps, ends_early, loads
 from agentlab.records.result import FOR_ERROR, STOP, advice_for
 from agentlab.transport import Transport
+from agentlab.transport.clients import check_client
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit, wait_in_body
 from agentlab.transport.selection import check_used
 
@@ -187,11 +188,14 @@ class HttpModel:
     retry: RetryPolicy = RetryPolicy()
 
     def __post_init__(self) -> None:
-        if isinstance(self.provider, Server):  # a prompt with its key is shown before the key is sent
-            of_client = self.http_client.headers if self.http_client is not None else {}
-            given = {**of_client, **self.provider.headers, "api-key": self.provider.api_key}
-            text = {name: value for name, value in given.items() if isinstance(value, str)}
-            known_keys.remember(known_secrets(secrets_in_headers(text)))
+        given: dict[str, object] = {}
+        if self.http_client is not None:
+            check_client(self.http_client)
+            given |= self.http_client.headers
+        if isinstance(self.provider, Server):
+            given |= {**self.provider.headers, "api-key": self.provider.api_key}
+        text = {name: value for name, value in given.items() if isinstance(value, str)}
+        known_keys.remember(known_secrets(secrets_in_headers(text)))  # a prompt with its key is shown before the key is sent
 
     @property
     def name(self) -> str:
@@ -207,6 +211,13 @@ class HttpModel:
     def address(self) -> str:
         """The address of the server; empty if the provider chooses it."""
         return str(getattr(self.provider, "base_url", ""))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        if self.http_client is not None:
+            raise ConfigurationError(
+                f"The http_client of {self.name}:{self.model} cannot be sent to another process: leave it out, or the executor."
+            )
+        return object.__reduce_ex__(self, protocol)
 
     @property
     def http_client(self) -> Any:

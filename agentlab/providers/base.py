@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from importlib.util import find_spec
-from typing import Any, ClassVar, Protocol, SupportsIndex, get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.names import did_you_mean
@@ -26,7 +26,6 @@ from agentlab.model.messages import JSON, TOOL_CHOICES, Effort, ModelRequest, Ou
 from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message
-from agentlab.transport.clients import check_client
 from agentlab.transport.http import HttpRequest
 
 
@@ -310,19 +309,10 @@ class Server(Displayable):
     http_client: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.http_client is not None:
-            check_client(self.http_client)
         if not self.base_url:
             example = f'lab.Provider("{self.name}", model=…, base_url="http://127.0.0.1:8080/v1")'
             raise ConfigurationError(f"The provider {self.name} needs the address of its server: {example}")
         object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        if self.http_client is not None:
-            raise ConfigurationError(
-                f"The http_client of {self.name}:{self.model} cannot be sent to another process: leave it out, or the executor."
-            )
-        return object.__reduce_ex__(self, protocol)
 
     def auth_headers(self) -> dict[str, str]:
         """Return the key as a bearer token. Raises MissingKeyError."""

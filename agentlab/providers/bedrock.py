@@ -94,6 +94,7 @@ class Bedrock(Displayable):
     profile: str | None = None
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    http_client: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.base_url:

@@ -280,14 +280,16 @@ class StreamedCall:
         except ValueError:
             self._is_sound = False
         if call.get("willContinue") is not True:
-            self.end()
+            self.end(said=True)
         return "".join(self._text[before:])
 
-    def end(self) -> str:
-        """End the call, and return the JSON text that this adds to the arguments."""
+    def end(self, *, said: bool = False) -> str:
+        """End the call, and return the JSON text that this adds to the arguments. Unless the wire has `said` that the call ends, a call
+        of which no value has arrived is incomplete."""
         if self._has_ended:
             return ""
         self._has_ended = True
+        self._is_sound = self._is_sound and (said or bool(self._path))
         if self._is_within_text or not self._is_sound:
             return ""
         closing = _closing(self._path) if self._path else "{}"

@@ -21,6 +21,7 @@ from agentlab.model.pricing import vendor_of
 from agentlab.providers.base import Capabilities
 from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.wires.finish_rules import Table
+from agentlab.transport.clients import check_client
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -82,9 +83,8 @@ def Provider(  # noqa: N802  public as lab.Provider
     ConfigurationError for invalid settings.
 
     `http_client` is your own `httpx.AsyncClient`, or one of httpx2, with its proxy, certificates, hooks, time-outs or mock transport.
-    It is used as it is and never closed; only time-outs of 5 s, httpx's default, become agentlab's longer ones, no redirect is
-    followed, and no request waits for a connection with a time-out. A client belongs to one event loop: in a notebook, `await` the
-    run, or use `run.start(loop="kernel")`.
+    It is used as it is and never closed; only time-outs of 5 s, httpx's default, become agentlab's longer ones, and no redirect is
+    followed. A client belongs to one event loop: in a notebook, `await` the run, or use `run.start(loop="kernel")`.
 
     Example:
         >>> local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gemma3")
@@ -106,6 +106,8 @@ def Provider(  # noqa: N802  public as lab.Provider
     for setting, value in (("base_url", base_url), ("api_key", api_key)):
         if value is not None and not isinstance(value, str):
             raise ConfigurationError(f'{setting}=… of {name} is of the type {type(value).__name__}: pass text, {setting}="…".')
+    if http_client is not None:
+        check_client(http_client)
     fields = {"base_url": base_url, "api_key": api_key, "http_client": http_client}
     given = {key: value for key, value in fields.items() if value is not None}
     try:

@@ -239,9 +239,9 @@ class LiveTransport:
         if client is not None:
             check_client(client)
         here, library = await self._here(), httpx if client is None else library_of(client)
-        timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
-        if client is not None:
-            timeout = _timeout_of(client, timeout, library)
+        timeout = library.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        if client is not None and client.timeout != library.Timeout(5.0):  # httpx's default, which nobody chose
+            timeout = client.timeout
         async with here.own(request.url) if client is None else here.given(client) as sender:
             try:
                 outgoing = sender.build_request(
@@ -254,7 +254,8 @@ class LiveTransport:
                 )
                 response = await sender.send(outgoing, stream=True, follow_redirects=False)
             except (library.HTTPError, library.InvalidURL, UnicodeEncodeError) as error:
-                raise _readable(error, library, request.url, timeout) from None  # not chained: its frames have the headers
+                # Not chained: the frames of the library have the headers.
+                raise _readable(error, library, request.url, timeout, client) from None
             except RuntimeError as error:
                 if client is None or not _OF_ANOTHER_LOOP.search(str(error)):
                     raise
@@ -262,10 +263,15 @@ class LiveTransport:
                     "The http_client has connections of another event loop, and a client belongs to one. Make a new client, or in a "
                     'notebook keep the run on the loop of the cells: `await run`, or run.start(loop="kernel").'
                 ) from None
+            except Exception as error:
+                if type(error).__module__.partition(".")[0] != "socksio":
+                    raise
+                raise ProviderConnectionError(
+                    f"{_place(request.url)}: the proxy does not speak SOCKS ({one_line(str(error))}). Check ALL_PROXY and HTTPS_PROXY."
+                ) from None
             try:
-                yield HttpAnswer(
-                    response.status_code, response.headers, partial(_chunks, response, library, request.url, timeout)
-                )
+                chunks = partial(_chunks, response, library, request.url, timeout, client)
+                yield HttpAnswer(response.status_code, response.headers, chunks)
             finally:
                 await response.aclose()
 
@@ -300,7 +306,7 @@ def live() -> LiveTransport:
     return LiveTransport()
 
 
-async def _chunks(response: Any, library: Any, url: str, limits_s: Any) -> AsyncIterator[bytes]:
+async def _chunks(response: Any, library: Any, url: str, limits_s: Any, client: Any) -> AsyncIterator[bytes]:
     try:
         async for chunk in response.aiter_bytes():
             yield chunk
@@ -311,13 +317,7 @@ async def _chunks(response: Any, library: Any, url: str, limits_s: Any) -> Async
             "in the hook."
         ) from None
     except library.HTTPError as error:
-        raise _readable(error, library, url, limits_s) from None
-
-
-def _timeout_of(client: Any, ours: Any, library: Any) -> Any:
-    """Return the time-outs of a user's client; ours if it has httpx's default, which nobody chose. The queue has none."""
-    chosen = ours if client.timeout == library.Timeout(5.0) else client.timeout
-    return library.Timeout(connect=chosen.connect, read=chosen.read, write=chosen.write, pool=None)
+        raise _readable(error, library, url, limits_s, client) from None
 
 
 _OF_ANOTHER_LOOP = re.compile("different (event )?loop|Event loop is closed")
@@ -349,8 +349,9 @@ def _no_address(url: str, reason: str) -> ConfigurationError:
     return ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
 
 
-def _readable(error: Exception, library: Any, url: str, limits_s: Any) -> Exception:
-    """Return agentlab's error for one of the library, httpx or httpx2, which says what to do next."""
+def _readable(error: Exception, library: Any, url: str, limits_s: Any, client: Any) -> Exception:
+    """Return agentlab's error for one of the library, httpx or httpx2, which says what to do next. `limits_s` are the time-outs, and
+    `client` is the user's client, or None."""
     place = _place(url)
     match error:
         case library.InvalidURL() | library.UnsupportedProtocol():
@@ -371,9 +372,10 @@ def _readable(error: Exception, library: Any, url: str, limits_s: Any) -> Except
         case library.PoolTimeout():
             reason = "no connection of the http_client was free in time. Raise its limits or its time-out for the pool."
         case library.TimeoutException():
-            reason = "the provider sent nothing within the time allowed. Try again, or allow more time."
+            whose = "allowed" if client is None else "that the http_client allows"
+            reason = f"the provider sent nothing within the time {whose}. Try again, or allow more time."
         case library.ConnectError():
-            reason = _no_connection(error, url)
+            reason = _no_connection(error, None if client is not None else _proxy(httpx.URL(url)))
         case library.ProxyError():
             reason = f"the proxy refused ({one_line(str(error))}). Check HTTPS_PROXY and NO_PROXY."
         case library.DecodingError():
@@ -385,15 +387,20 @@ def _readable(error: Exception, library: Any, url: str, limits_s: Any) -> Except
     return ProviderConnectionError(f"{place}: {reason}")
 
 
-def _no_connection(error: Exception, url: str) -> str:
+def _no_connection(error: Exception, proxy: str | None) -> str:
     """Return why there is no connection, in the words of the system or the TLS library, and what to check."""
-    reason, cause = str(error), _system_error(error)
-    if isinstance(cause, ConnectionError):
-        reason = os.strerror(cause.errno or 0)  # without the address
-        if _proxy(httpx.URL(url)):
-            return f"no connection to the proxy ({reason}), or to a server without one. Check HTTPS_PROXY and NO_PROXY."
-    elif cause is not None:
-        reason = str(cause)
+    cause = _system_error(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"no connection, since the certificate is not trusted ({one_line(cause.verify_message)}). If your network has an authority "
+            "of its own, set SSL_CERT_FILE to its certificate and restart, or pass http_client=httpx.AsyncClient(verify=…)."
+        )
+    reason = str(error if cause is None else cause)
+    if isinstance(cause, ConnectionError) and cause.errno:
+        reason = os.strerror(cause.errno)  # without the address
+    if proxy is not None:
+        shown = proxy.rpartition("@")[2]  # without the password
+        return f"no connection to the proxy {shown} ({one_line(reason)}), or from it. Check HTTPS_PROXY and NO_PROXY."
     return f"no connection ({one_line(reason)}). Check the address and that the server runs, then the network and the proxy settings."
 
 

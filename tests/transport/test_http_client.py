@@ -157,7 +157,7 @@ def test_a_time_out_of_the_client_is_reported() -> None:
         client = httpx.AsyncClient(timeout=httpx.Timeout(5.0, read=0.05))
         result = ended_then_closed(agent(client, server.base, retry=lab.RetryPolicy(attempts=1)))
     assert result.stop_reason is StopReason.ERROR
-    assert "sent nothing within the time allowed" in result.detail
+    assert "sent nothing within the time that the http_client allows" in result.detail
 
 
 def test_no_redirect_is_followed_with_a_key() -> None:
@@ -289,23 +289,42 @@ def test_the_parameters_of_a_client_are_added_to_the_address() -> None:
     assert [dict(request.url.params) for request in seen] == [{"team": "maps"}, {"alt": "sse", "team": "maps"}]
 
 
-def test_a_request_waits_for_a_client_with_short_timeouts() -> None:
+def test_a_wait_for_a_connection_has_the_clients_limit() -> None:
     def slow(to: Any) -> None:
-        time.sleep(0.3)
+        time.sleep(0.5)
         whole(CHAT)(to)
 
-    async def main(base: str) -> set[str]:
-        async with httpx.AsyncClient(timeout=0.6, limits=httpx.Limits(max_connections=1)) as client:
+    async def main(base: str) -> list[lab.RunResult]:
+        async with httpx.AsyncClient(timeout=httpx.Timeout(60, pool=0.1), limits=httpx.Limits(max_connections=1)) as client:
             asker = agent(client, base, retry=lab.RetryPolicy(attempts=1))
-            runs = [asker.run("Where?") for _ in range(4)]
-            return {(await run).text for run in await asyncio.gather(*[started(run) for run in runs])}
 
-    async def started(run: lab.Run) -> lab.Run:
-        await run
-        return run
+            async def one() -> lab.RunResult:
+                return await asker.run("Where?")
+
+            return await asyncio.gather(one(), one())
 
     with serving(script=lambda asked: slow) as server:
-        assert asyncio.run(main(server.base)) == {"Graz."}
+        results = asyncio.run(main(server.base))
+    assert [result.text for result in results if result.text] == ["Graz."]
+    assert "no connection of the http_client was free in time" in "".join(result.detail for result in results)
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "azure", "bedrock", "xai", "compatible-responses", "groq"])
+def test_every_provider_checks_the_client(provider: str) -> None:
+    base = "https://llm.example/v1"
+    for wrong in (
+        "http://proxy:3128",
+        httpx.MockTransport(lambda request: httpx.Response(200)),
+        httpx.AsyncClient,
+        httpx.Client(),
+    ):
+        with pytest.raises(ConfigurationError, match=r"http_client is (of the type|a sync client)"):
+            lab.Provider(provider, model="m", base_url=base, http_client=wrong)
+    seen: list[httpx.Request] = []
+    client = httpx.AsyncClient(transport=answering(httpx, seen))
+    made = lab.Provider(provider, model="m", base_url=base, api_key=KEY, http_client=client)
+    ended(lab.Agent(made, retry=lab.RetryPolicy(attempts=1), tools=[]))
+    assert [request.url.host for request in seen] == ["llm.example"]
 
 
 def test_a_client_with_connections_of_another_loop() -> None:
