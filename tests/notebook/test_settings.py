@@ -169,7 +169,7 @@ def test_an_ended_run_cannot_be_edited() -> None:
         ("remove", {"path": []}),
         ("approve", {"part": "*", "on": True}),
     ):
-        with pytest.raises(ConfigurationError, match="branch it to continue"):
+        with pytest.raises(ConfigurationError, match="branch it to change limits"):
             desk.ask(do, **more)
     assert desk.limits.max_turns == 500
 

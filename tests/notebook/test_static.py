@@ -100,7 +100,7 @@ def test_it_says_the_same_as_the_page_in_plain_words() -> None:
         "Instructions Be brief.",
         "User Find it.",
         "Step 1 · tool calls · 15 tokens · $0.001 · search",
-        'search {"query": "umbrella"} → done arguments { "query" : "umbrella" } result nothing',
+        'search {"query": "umbrella"} → done nothing arguments { "query" : "umbrella" } result nothing',
         "Step 2 · end turn · 15 tokens · $0.002 It is here .",
         "Conditions: StepCountIs 2 of 5, MaxTokensUsed 30 of 100",
     ):

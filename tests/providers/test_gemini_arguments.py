@@ -355,7 +355,7 @@ def as_sent(value: Any) -> Any:
 def test_arguments_in_pieces_are_read_like_whole_ones(
     calls: list[tuple[dict[str, Any], list[dict[str, Any]]]], data: st.DataObject
 ) -> None:
-    parts = [part for _, pieces in calls for part in pieces if part is not END or data.draw(st.booleans())]
+    parts = [part for args, pieces in calls for part in pieces if part is not END or not args or data.draw(st.booleans())]
     whole = {
         "candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": as_sent(args)}} for args, _ in calls]}}]
     }
@@ -368,6 +368,13 @@ def test_arguments_in_pieces_are_read_like_whole_ones(
     assert found.native == expected.native
     assert found.signal == expected.signal
     assert [pieces_of(emitted, number) for number in range(len(calls))] == [call.arguments for call in found.tool_calls]
+
+
+@pytest.mark.parametrize("next_call", [[], [{"functionCall": {"name": "g", "args": {}}}]], ids=["finish", "another call"])
+def test_a_call_of_which_only_the_name_has_arrived_is_incomplete(next_call: list[dict[str, Any]]) -> None:
+    body = sse(events_of([{"functionCall": {"name": "pay", "willContinue": True}}, *next_call]))
+    found, _ = parse_stream("gemini", [body])
+    assert not found.tool_calls[0].closed
 
 
 @given(one=streamed_calls(), share=st.floats(0, 1), finish=st.sampled_from([None, "MAX_TOKENS", "SAFETY"]))

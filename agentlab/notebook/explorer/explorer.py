@@ -67,8 +67,8 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
     recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
     goal      the success criterion, as for `lab.backtest`; None: the agent finished on its own
     runs      with a steps frame, its runs frame
-    limits    names of the limits that get a slider, or a dict of names with the values of the slider (None: round values); without
-              it one for each of steps, tokens, cost, calls and time, as the runs had them, unless it cannot say anything:
+    limits    names of the limits that get a slider, or a dict of names with the values of the slider (None: round values); without it
+              one for each of steps, tokens, cost, calls and time, as the runs had them, unless it cannot say anything:
               `StepCountIs`, `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`,
               `max_calls`, `timeout`
 

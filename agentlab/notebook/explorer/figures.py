@@ -321,29 +321,14 @@ def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
 
 
 def ends_html(tried: Tried) -> str:
-    """Return a table of the number of runs per reason, with bars."""
-    runs = tried.row["runs"]
-    body = "".join(
-        f'<tr><th scope="row">{markup.escape(label)}</th><td class="agentlab-bar-cell">{_bar(label, count / runs)}</td>'
-        f'<td class="number">{count:,}</td><td class="number">{share(count / runs)}</td></tr>'
-        for label, count in tried.ends
-    )
-    head = "<tr>" + "".join(f'<th scope="col"{css}>{text}</th>' for text, css in _ENDS_HEAD) + "</tr>"
-    return f'<table class="agentlab-steps agentlab-ends"><thead>{head}</thead><tbody>{body}</tbody></table>'
-
-
-_ENDS_HEAD = (("ended by", ""), ("", ' aria-hidden="true"'), ("runs", ' class="number"'), ("share", ' class="number"'))
+    """Return a table of the number of runs per reason."""
+    rows = [(label, f"{count:,}", share(count / tried.row["runs"])) for label, count in tried.ends]
+    return markup.table(("ended by", "runs", "share"), rows, numbers=(1, 2))
 
 
 def code_html(text: str) -> str:
     """Return the code to copy as HTML."""
     return f'<pre class="agentlab-to-copy" tabindex="0" aria-label="Code for agent.run(…)">{markup.escape(text, 2000)}</pre>'
-
-
-def _bar(label: str, part: float) -> str:
-    look = " off" if label == UNKNOWN_WORD else ""
-    fill = "" if label in (FINISHED_WORD, FAILED_WORD, UNKNOWN_WORD) else " near"
-    return f'<div class="agentlab-bar{look}" aria-hidden="true"><div class="agentlab-fill{fill}" style="width:{part:.1%}"></div></div>'
 
 
 def share(value: float | None) -> str:
