@@ -285,6 +285,7 @@ def rows(run: Run) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in only(run)["limits"]}
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_two_limits_on_one_thing_are_one_row() -> None:
     stop = StepCountIs(3) | MaxCost("0.5") | HasToolCall("search")
     run = ended([call("search", {"query": "a"}, cost="0.01"), "Done."], stop=stop, budget=Budget(max_turns=9, max_cost="0.1"))
@@ -740,11 +741,13 @@ def long_run(steps: int) -> Run:
     return ended(script, budget=Budget(max_turns=steps), stop=StepCountIs(9_999) | MaxCost(999))
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_five_hundred_steps() -> None:
     text = as_json(page_data([long_run(500)], ""))
     assert len(text.encode()) < 6_000 * 500 and len(json.loads(text)["runs"][0]["steps"]) == 500
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_the_work_and_the_size_grow_with_the_number_of_steps() -> None:
     short, long = long_run(100), long_run(200)
     small, large = (len(as_json(page_data([run], ""))) for run in (short, long))
