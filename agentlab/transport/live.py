@@ -310,7 +310,8 @@ async def _chunks(response: Any, library: Any, url: str, limits_s: Any, client: 
     try:
         async for chunk in response.aiter_bytes():
             yield chunk
-            await asyncio.sleep(0)  # a cancel by whoever got the chunk is raised here, not while httpx closes the connection
+            if client is not None:
+                await asyncio.sleep(0)  # a cancel by whoever got the chunk is raised here, not while httpx closes the connection
     except library.StreamError as error:
         raise ConfigurationError(
             f"{_place(url)}: an event hook of the http_client took the body ({one_line(str(error))}). Call `await response.aread()` "

@@ -22,7 +22,7 @@ import agentlab as lab
 from agentlab import StopReason
 from agentlab.engine.client import LONGEST_SILENCE_S
 from agentlab.errors import ConfigurationError
-from tests.engine.server import cut, serving, status, whole
+from tests.engine.server import cut, raw, serving, status, whole
 
 from .conftest import KEY
 from .test_live import Proxy, write_certificate
@@ -325,6 +325,35 @@ def test_every_provider_checks_the_client(provider: str) -> None:
     made = lab.Provider(provider, model="m", base_url=base, api_key=KEY, http_client=client)
     ended(lab.Agent(made, retry=lab.RetryPolicy(attempts=1), tools=[]))
     assert [request.url.host for request in seen] == ["llm.example"]
+
+
+@pytest.mark.parametrize("whose", ["agentlab's", "the user's"])
+def test_a_run_cancelled_by_the_last_piece_of_text_leaves_a_free_connection(whose: str) -> None:
+    delta = json.dumps(CHAT).replace('"message"', '"delta"').encode()
+    packet = b"data: " + delta + b"\n\ndata: [DONE]\n\n"
+
+    async def main(base: str) -> tuple[StopReason, str]:
+        limits = httpx.Limits(max_connections=1)
+        client = httpx.AsyncClient(limits=limits) if whose == "the user's" else None
+        asker = agent(client, base, stream=True, retry=lab.RetryPolicy(attempts=1))
+        run = asker.run("Where?")
+
+        def cancel(event: lab.events.Event) -> None:
+            if isinstance(event, lab.events.TextReceived):
+                run.cancel()
+
+        run.observe(cancel)
+        first = await run
+        async with asyncio.timeout(20):
+            again = await asker.run("Where?")
+        if client is not None:
+            await client.aclose()
+        return first.stop_reason, again.text
+
+    with serving(
+        script=lambda asked: raw(packet, ("content-type", "text/event-stream"), ("content-length", str(len(packet))))
+    ) as server:
+        assert asyncio.run(main(server.base)) == (StopReason.CANCELLED, "Graz.")
 
 
 def test_a_client_with_connections_of_another_loop() -> None:
