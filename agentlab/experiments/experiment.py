@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
@@ -55,6 +53,9 @@ from agentlab.storage import StoredRun
 from agentlab.storage.loader import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Experiment(Displayable):

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-import pandas as pd
-
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
@@ -31,6 +29,8 @@ from agentlab.limits.fields import whole_number
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from agentlab.plots import PlotFigure
 
 

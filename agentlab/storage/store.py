@@ -14,10 +14,8 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakValueDictionary
-
-import pandas as pd
 
 from agentlab._internal.display import Displayable
 from agentlab.agent import Agent, Run
@@ -35,6 +33,9 @@ from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
 from agentlab.storage.sqlite import IN_MEMORY
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, store_note, writer_text
 from agentlab.subagent import SubAgent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Where: TypeAlias = str | Path | Storage | None
 

@@ -23,9 +23,7 @@ from typing import Any, ClassVar
 import griffe
 import pydantic
 import pydantic_core
-from jsonschema import exceptions, validators
 from pydantic.fields import FieldInfo
-from referencing import Registry
 
 from agentlab._internal.errors import ConfigurationError, ToolDefinitionError
 from agentlab._internal.redaction import in_words
@@ -275,9 +273,11 @@ class JsonArguments(pydantic.RootModel[dict[str, Any]]):
     @pydantic.model_validator(mode="after")
     def _check(self) -> JsonArguments:
         """Refuse arguments that do not fit the schema, with each place and what is wrong there."""
+        from jsonschema.exceptions import best_match
+
         json.dumps(self.root, allow_nan=False)  # NaN and Infinity are no JSON
         problems = []
-        for error in [exceptions.best_match([one]) for one in self.checker.iter_errors(self.root)][:_SHOWN_PROBLEMS]:
+        for error in [best_match([one]) for one in self.checker.iter_errors(self.root)][:_SHOWN_PROBLEMS]:
             text = _said(error)
             problems.append(f"{'.'.join(map(str, error.absolute_path))}: {text}" if error.absolute_path else text)
         if problems:
@@ -290,13 +290,16 @@ def of_json_schema(name: str, schema: Mapping[str, JSON]) -> tuple[type[JsonArgu
 
     Raises ToolDefinitionError for a schema that is none, and for one that does not describe an object.
     """
+    from jsonschema import SchemaError, validators  # needs a compiled package, which a page in a browser may not have
+    from referencing import Registry
+
     try:
         given: dict[str, Any] = json.loads(json.dumps(schema, allow_nan=False))
         kind = validators.validator_for(given, default=validators.Draft202012Validator)
         kind.check_schema(given)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolDefinitionError(f"The tool {name!r} has a schema that is not JSON: {in_words(error)}.") from error
-    except exceptions.SchemaError as error:
+    except SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or "its top level"
         raise ToolDefinitionError(
             f"The tool {name!r} has a schema that is not JSON Schema, at {place}: {_said(error)}"

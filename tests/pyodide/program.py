@@ -136,16 +136,6 @@ async def check_lockstep_and_fork() -> None:
     assert [result.text for result in await both] == ["end", "end"]
 
 
-async def check_processes_are_refused_in_words() -> None:
-    result = await looking(0).run("Go.")
-    try:
-        await lab.scorers.Code()(result, lab.Task("Go.", target="assert True"))
-    except ConfigurationError as error:
-        assert "none can be started here" in str(error), error
-    else:
-        raise AssertionError("a browser has no processes")
-
-
 async def check_live_calls_are_refused_in_words() -> None:
     try:
         await lab.Agent(lab.Provider("compatible", base_url="http://127.0.0.1:9/v1", model="m")).run("Go.")
