@@ -193,7 +193,8 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
     for name in also:
         values = read[name]
         is_score = name == "score_cost_usd" or str(name).partition(".")[0] == "score"
-        if is_score and pd.api.types.is_string_dtype(values.dropna().infer_objects()):
+        is_value = is_score and str(name).count(".") < 2  # `score.late`, not `score.late.version`
+        if is_value and pd.api.types.is_string_dtype(values.dropna().infer_objects()):
             notes.append(f"The column {name!r} of {path.name} has texts instead of numbers: its scores are NA.")
             made[str(name)] = array([None] * len(values), "Float64")
             continue

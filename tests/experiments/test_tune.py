@@ -92,6 +92,7 @@ LIMITS = {
 GOALS = ["score", "-cost_usd", "score.right", "-total_tokens", "terminated", "-steps"]
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_what_if_trials_are_what_live_runs_give() -> None:
     log: list[str] = []
     study = recorded(answering(log), repeats=2)

@@ -316,6 +316,7 @@ def by_default(stop: Any = None, **budget: Any) -> Explorer:
     return lab.explore([handed_in(place, stop, **budget) for place in range(12)])
 
 
+@pytest.mark.filterwarnings("ignore:.* can never be met")  # on purpose
 def test_one_limit_is_offered_for_each_total_and_what_says_nothing_is_named_in_one_line(recorded: list[Run]) -> None:
     offered = list(lab.explore(recorded).limits)
     assert offered == ["max_turns", "MaxTokensUsed", "MaxCost", "HasToolCall"], "the runs had max_turns"

@@ -21,7 +21,7 @@ from agentlab.notebook.page.rich_text import at_most
 from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.plots.figure import DPI
 from agentlab.plots.usage_curves import curves_of
-from agentlab.records.frames import to_frame
+from agentlab.records.frames import array, to_frame
 from agentlab.records.step import StepResult
 
 JSON = Mapping[str, Any]
@@ -69,10 +69,9 @@ class StaticPanel(StaticOutputs):
         if not any(len(run.history) for run in self._runs):
             return []
         steps = to_frame(self._runs)
-        agents = {run.id: run.agent.name for run in self._runs}
-        figure = curves_of(
-            steps.assign(agent=steps["run_id"].map(agents).astype("string")), self._numbers if len(self._runs) > 1 else None
-        )
+        names = {run.id: run.agent.name for run in self._runs}
+        agents = array([names.get(run_id) for run_id in steps["run_id"]], "string")
+        figure = curves_of(steps.assign(agent=agents), self._numbers if len(self._runs) > 1 else None)
         width, height = (round(inches * DPI) for inches in figure.get_size_inches())
         return [Picture(figure.png(SCALE), figure.alt, width, height)]
 
