@@ -98,7 +98,7 @@ async def _to_the_end(runs: list[lab.Run]) -> None:
 
 # Faults of a display ------------------------------------------------------------------------------------------------------------
 
-OURS = re.compile("bdi|b|i|p|div|span|pre|code|br|ul|li|dl|dt|dd|style|img|details|summary|caption|table|thead|tbody|tr|th|td")
+OURS = re.compile("bdi|b|i|p|h2|div|span|pre|code|br|ul|li|dl|dt|dd|style|img|details|summary|caption|table|thead|tbody|tr|th|td")
 RENDERED = re.compile("a|blockquote|del|em|h[3-6]|hr|ol|s|small|strong")
 """Elements of a text that is rendered as markdown."""
 LINK = re.compile(r"(?i)(https?|mailto):.*")
