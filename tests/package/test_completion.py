@@ -1,5 +1,7 @@
-"""The first Tab on a run's limits in a session takes little longer than one on a text: jedi follows no types for it. Jedi parses one file
-of agentlab, and keeps what it parsed for all later sessions."""
+"""The first Tab on a run's limits in a session takes little longer than one on a text: jedi follows no types for it.
+
+Jedi parses one file of agentlab, and keeps what it parsed for all later sessions.
+"""
 
 from __future__ import annotations
 
