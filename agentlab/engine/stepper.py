@@ -290,7 +290,7 @@ class Stepper:
         return min([one for one in left if one is not None], default=None)
 
     def _wake_waiting(self) -> None:
-        """Tell the runs of this family that wait for approval of a pause, its end, or another timeout."""
+        """Notify the runs of this family that wait for approval of a pause, its end, or another timeout."""
         for one in tuple(self.context.outermost.waiting):
             one._set_clock()
             one.affinity.wake_up()

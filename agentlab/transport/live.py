@@ -95,7 +95,7 @@ class _Queue:
 
 
 class _Host:
-    """The connections to one host from one event loop, each in an httpx client of its own.
+    """The connections to one host from one event loop, each in a separate httpx client.
 
     One client for all of them would be slow: its pool searches all connections and waiting requests at each request.
     """
@@ -393,8 +393,8 @@ def _no_connection(error: Exception, proxy: str | None) -> str:
     cause = _system_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return (
-            f"no connection, since the certificate is not trusted ({one_line(cause.verify_message)}). If your network has an authority "
-            "of its own, set SSL_CERT_FILE to its certificate and restart, or pass http_client=httpx.AsyncClient(verify=…)."
+            f"no connection, since the certificate is not trusted ({one_line(cause.verify_message)}). If your network has a separate "
+            "authority, set SSL_CERT_FILE to its certificate and restart, or pass http_client=httpx.AsyncClient(verify=…)."
         )
     reason = str(error if cause is None else cause)
     if isinstance(cause, ConnectionError) and cause.errno:
@@ -408,13 +408,11 @@ def _no_connection(error: Exception, proxy: str | None) -> str:
 def _system_error(error: BaseException) -> OSError | None:
     """Return the error of the system or of TLS below an error of httpx; None if there is none."""
     cause: BaseException | None = error
-    while cause is not None and type(cause).__module__.partition(".")[0] in _OF_HTTPX:
-        below = cause.__cause__ or cause.__context__
-        cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
-    while isinstance(cause, OSError) and not cause.errno:  # anyio's, for several addresses of a host
+    while cause is not None and (_is_of_httpx(cause) or (isinstance(cause, OSError) and not cause.errno)):
         below = cause.__cause__ or cause.__context__
         cause = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below
     return cause if isinstance(cause, OSError) else None
 
 
-_OF_HTTPX = ("httpx", "httpx2", "httpcore", "httpcore2")
+def _is_of_httpx(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
